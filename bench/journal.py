@@ -23,11 +23,11 @@ from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.history import Batch, HistoryRecorder, Snapshot, Written
 from mainstay.journal.reader import Reader
 from mainstay.journal.record import (
+    AppliedPolicy,
     DecisionRecord,
     Ending,
     LookedAt,
     Outcome,
-    Policy,
     Subject,
     ViewPart,
     WriteResult,
@@ -100,7 +100,7 @@ def _a_decision(chance: Random, number: int, at: int) -> DecisionRecord:
         ),
         now=at,
         seed="17",
-        policies=(Policy("placementpolicies.mainstay.dev", "default", "0b1e", 880_000),),
+        policies=(AppliedPolicy("placementpolicies.mainstay.dev", "default", "0b1e", 880_000),),
         queue_wait_us=chance.randrange(20_000),
         attempts=1,
         woken_by=(revision - 1,),

@@ -6,7 +6,7 @@ import pytest
 
 from mainstay.api.node_health import HealthState
 from mainstay.client import reflector
-from mainstay.client.reflector import Phase, Reflector
+from mainstay.client.reflector import Reflector, ReflectorPhase
 from mainstay.controllers.node_health import states
 from mainstay.env.invariants import BrokenInvariant
 
@@ -26,4 +26,4 @@ def test_every_sign_of_a_node_leads_from_each_state_but_a_permit_only_from_those
 
 def test_a_step_that_is_not_in_the_table_is_a_bug():
     with pytest.raises(BrokenInvariant, match="waiting to list to watching"):
-        Reflector(lambda key: 0)._enter(Phase.WATCHING)
+        Reflector(lambda key: 0)._enter(ReflectorPhase.WATCHING)

@@ -22,7 +22,7 @@ from typing import Any, Final
 from mainstay.api import managed_fields
 from mainstay.api.causes import FIELD_MANAGER_CONFLICT
 from mainstay.api.conform import conform
-from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.api.field_sets import (
     FieldSet,
     compare_fields,
@@ -60,8 +60,8 @@ class Application:
     def applied(self, live: Object | None) -> Object:
         """The object that should be, with `managedFields`, given the one that is there.
 
-        ApiError 409 if others own what would be changed, and the manager does not force it; 400 or 500 if the patch is
-        not for such an object.
+        StatusError 409 if others own what would be changed, and the manager does not force it; 400 or 500 if the patch
+        is not for such an object.
         """
         self._require_same_kind()
         patch = self._effective_patch()
@@ -134,7 +134,7 @@ class Application:
         if problems:
             what = f"{self.namespace}/{self.name}; {self.kind.group_version}, Kind={self.kind.kind}"
             text = problems[0] if len(problems) == 1 else "errors:\n" + "\n".join(f"  {each}" for each in problems)
-            raise ApiError(500, "", f"failed to create typed patch object ({what}): {text}")
+            raise StatusError(500, "", f"failed to create typed patch object ({what}): {text}")
 
     def _owners(self, live: Object | None) -> Owners:
         if live is None:
@@ -175,7 +175,7 @@ def _require_no_conflicts(owners: Owners, changed: FieldSet) -> None:
     else:
         lines = [line for who, all_ in found for line in (f"conflicts with {who}:", *(f"- {path}" for path in all_))]
         text = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
-    raise ApiError(409, Reason.CONFLICT, text, {"causes": causes})
+    raise StatusError(409, StatusReason.CONFLICT, text, {"causes": causes})
 
 
 def _shown(owner: Owner) -> str:

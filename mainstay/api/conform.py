@@ -3,7 +3,8 @@
 What a client sends is walked together with the tables of schema.py, once, and put right in place. Fields that are not
 in the tables are taken out and reported; what is null, or the zero value of a field for which that is the same as
 absence, is taken out as Go would not see it either; times, quantities and base64 are written as the server writes them.
-A value of a wrong type is `ApiError` 400 in the words of Go's decoder, for the caller to put the circumstances before.
+A value of a wrong type is `StatusError` 400 in the words of Go's decoder, for the caller to put the circumstances
+before.
 
 For speed, each message has a walker that is made when it is first met and kept. A path is a chain of pairs, so that
 going down costs one tuple; it becomes text only when there is something to say. Of the specs of pods, those in which
@@ -21,7 +22,7 @@ from functools import cache
 from typing import Any, Final
 
 from mainstay.api import quantity, schema, times
-from mainstay.api.errors import ApiError, bad_request
+from mainstay.api.errors import StatusError, bad_request
 from mainstay.api.json_body import INT64_MAX, INT64_MIN
 from mainstay.api.kind import Object
 from mainstay.api.memo import Memo, encoded
@@ -364,7 +365,7 @@ def _steps(path: Path) -> list[Any]:
     return steps[::-1]
 
 
-def _mismatch(value: Any, path: Path, struct: str, go_type: str) -> ApiError:
+def _mismatch(value: Any, path: Path, struct: str, go_type: str) -> StatusError:
     # Go names the innermost struct, and then the fields from the outermost, without indices and keys.
     fields = ".".join(step for step in _steps(path) if isinstance(step, str))
     if not fields:
@@ -387,7 +388,7 @@ def _struct_around(message: str, path: Path) -> str:
     return around.rpartition(".")[2]
 
 
-def _mismatch_in_go_value(value: Any, go_type: str) -> ApiError:
+def _mismatch_in_go_value(value: Any, go_type: str) -> StatusError:
     return bad_request(f"json: cannot unmarshal {_json_name(value, go_type)} into Go value of type {go_type}")
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mainstay.api import names
 from mainstay.api.custom import is_established
-from mainstay.api.errors import Cause, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, invalid_value, not_supported, required
 from mainstay.api.kind import Object
 from mainstay.api.schema_rules import violations
 from mainstay.api.tables.jsonpath import compile_path
@@ -19,7 +19,7 @@ _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _IMMUTABLE: Final = "field is immutable"
 
 
-def problems_of_crd(new: Object, old: Object | None) -> Sequence[Cause]:
+def problems_of_crd(new: Object, old: Object | None) -> Sequence[StatusCause]:
     """What is wrong with a definition, given the one it would replace. Defaults have been filled in."""
     found = _problems_of_shape(new)
     if found:
@@ -45,14 +45,14 @@ def is_usable(crd: Object) -> bool:
     return not _problems_of_shape(crd)
 
 
-def _problems_of_shape(crd: Object) -> list[Cause]:
+def _problems_of_shape(crd: Object) -> list[StatusCause]:
     spec = crd.get("spec")
     if not isinstance(spec, dict):
         return [required("spec")]
     return list(_malformed(spec)) or [*_group(crd, spec), *_names(spec), *_versions(spec)]
 
 
-def _malformed(spec: Object) -> Iterator[Cause]:
+def _malformed(spec: Object) -> Iterator[StatusCause]:
     """What is not of the type that everything below relies on."""
     expected: tuple[tuple[str, type], ...] = (("group", str), ("scope", str), ("names", dict), ("versions", list))
     for name, kind in expected:
@@ -80,7 +80,7 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _group(new: Object, spec: Object) -> Iterator[Cause]:
+def _group(new: Object, spec: Object) -> Iterator[StatusCause]:
     group, plural = spec.get("group") or "", (spec.get("names") or {}).get("plural") or ""
     name = new["metadata"].get("name") or ""
     if name != f"{plural}.{group}":
@@ -103,7 +103,7 @@ def _group(new: Object, spec: Object) -> Iterator[Cause]:
         yield not_supported("spec.scope", spec["scope"], ("Cluster", "Namespaced"))
 
 
-def _names(spec: Object) -> Iterator[Cause]:
+def _names(spec: Object) -> Iterator[StatusCause]:
     given = spec.get("names") or {}
     for name in ("plural", "singular", "kind", "listKind"):
         value = given.get(name) or ""
@@ -122,7 +122,7 @@ def _names(spec: Object) -> Iterator[Cause]:
                 yield invalid_value(f"spec.names.{name}[{index}]", value, problem)
 
 
-def _versions(spec: Object) -> Iterator[Cause]:
+def _versions(spec: Object) -> Iterator[StatusCause]:
     versions = spec.get("versions") or []
     if not versions:
         yield required("spec.versions", "must have at least one version")
@@ -141,7 +141,7 @@ def _versions(spec: Object) -> Iterator[Cause]:
         yield invalid_value("spec.versions", "", "must have exactly one version marked as storage version")
 
 
-def _schema(version: Object, path: str) -> Iterator[Cause]:
+def _schema(version: Object, path: str) -> Iterator[StatusCause]:
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if schema is None:
         yield required(path, "schemas are required")
@@ -151,7 +151,7 @@ def _schema(version: Object, path: str) -> Iterator[Cause]:
         yield from violations(schema, path)
 
 
-def _subresources(version: Object, where: str) -> Iterator[Cause]:
+def _subresources(version: Object, where: str) -> Iterator[StatusCause]:
     scale = (version.get("subresources") or {}).get("scale")
     if scale is None:
         return
@@ -172,7 +172,7 @@ def _subresources(version: Object, where: str) -> Iterator[Cause]:
         yield invalid_value(f"{where}.subresources.scale.labelSelectorPath", selector, detail)
 
 
-def _columns(version: Object, where: str) -> Iterator[Cause]:
+def _columns(version: Object, where: str) -> Iterator[StatusCause]:
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         here = f"{where}.additionalPrinterColumns[{index}]"
         if not column.get("name"):
@@ -192,7 +192,7 @@ def _columns(version: Object, where: str) -> Iterator[Cause]:
             yield invalid_value(here, path, "is an invalid path")
 
 
-def _changes(spec: Object, old: Object) -> Iterator[Cause]:
+def _changes(spec: Object, old: Object) -> Iterator[StatusCause]:
     before = old.get("spec") or {}
     given, had = spec.get("names") or {}, before.get("names") or {}
     pairs = [("spec.group", spec.get("group"), before.get("group"))]

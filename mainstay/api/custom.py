@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mainstay.api.errors import Cause
+from mainstay.api.errors import StatusCause
 from mainstay.api.json_values import copied
 from mainstay.api.kind import SCALE, STATUS, Kind, Object, Subresource
 from mainstay.api.schema_rules import PRESERVES, violations
@@ -133,8 +133,8 @@ def _defaults(schema: Schema) -> Callable[[Object], None]:
     return defaults
 
 
-def _validate(schema: Schema) -> Callable[[Object, Object | None], Sequence[Cause]]:
-    def validate(new: Object, old: Object | None) -> Sequence[Cause]:
+def _validate(schema: Schema) -> Callable[[Object, Object | None], Sequence[StatusCause]]:
+    def validate(new: Object, old: Object | None) -> Sequence[StatusCause]:
         return schema.validate(new, old)
 
     return validate

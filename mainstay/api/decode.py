@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from mainstay.api import json_body, protobuf, schema
 from mainstay.api.conform import UNKNOWN_MAX, conform
-from mainstay.api.errors import ApiError, Reason, bad_request, invalid, invalid_value
+from mainstay.api.errors import StatusError, StatusReason, bad_request, invalid, invalid_value
 from mainstay.api.kind import Kind, Object
 
 JSON: Final = "application/json"
@@ -40,7 +40,7 @@ class Decoded(Struct, frozen=True):
 
 
 def decode_body(content_type: str | None, body: bytes, kind: Kind, *, validation: str) -> Decoded:
-    """The object in a body. Raises `ApiError`: 415 for a format that is not understood, 400 for all else.
+    """The object in a body. Raises `StatusError`: 415 for a format that is not understood, 400 for all else.
 
     `validation` is `STRICT`, `WARN` or `IGNORE`; that it is one of them is for the caller to check.
     """
@@ -57,7 +57,7 @@ def decode_body(content_type: str | None, body: bytes, kind: Kind, *, validation
 def _from_json(body: bytes, kind: Kind, validation: str) -> Decoded:
     try:
         parsed = json_body.parse(body)
-    except ApiError as error:
+    except StatusError as error:
         raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {error.message}", body) from None
     claimed = _claimed(parsed.value, kind, body)
     twice: list[str] = []
@@ -72,7 +72,7 @@ def _from_yaml(body: bytes, kind: Kind, validation: str) -> Decoded:
 
     try:
         parsed = parse_yaml(body)
-    except ApiError as error:
+    except StatusError as error:
         raise _unrecognized(kind, f"error converting YAML to JSON: {error.message}", body) from None
     claimed = _claimed(parsed.value, kind, body)
     return _finished(parsed.value, kind, claimed, validation, problems=parsed.problems)
@@ -81,13 +81,13 @@ def _from_yaml(body: bytes, kind: Kind, validation: str) -> Decoded:
 def _from_protobuf(body: bytes, kind: Kind, validation: str) -> Decoded:
     try:
         api_version, kind_name, raw = protobuf.unwrap(body)
-    except ApiError as error:
+    except StatusError as error:
         raise _unrecognized(kind, error.message, body) from None
     claimed = (api_version or kind.group_version, kind_name or kind.kind)
     _check_kind(kind, *claimed)
     try:
         value = protobuf.decode(kind.message, raw)
-    except ApiError as error:
+    except StatusError as error:
         raise _unhandled(kind, claimed, error.message) from None
     return _finished(value, kind, claimed, validation)
 
@@ -137,7 +137,7 @@ def _finished(
     try:
         message = _message(kind)
         unknown = conform(value, message) if message else _conform_metadata(value)
-    except ApiError as error:
+    except StatusError as error:
         raise _unhandled(kind, claimed, error.message) from None
     value["apiVersion"], value["kind"] = claimed
     if validation == IGNORE or not (unknown or duplicates or problems):
@@ -169,13 +169,13 @@ def _is_below(path: str, unknown: Sequence[str]) -> bool:
     return any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in unknown)
 
 
-def _unhandled(kind: Kind, claimed: tuple[str, str], problem: str) -> ApiError:
+def _unhandled(kind: Kind, claimed: tuple[str, str], problem: str) -> StatusError:
     api_version, kind_name = claimed
     version = api_version.rpartition("/")[2]
     return bad_request(f'{kind_name} in version "{version}" cannot be handled as a {kind.kind}: {problem}')
 
 
-def _unrecognized(kind: Kind, problem: str, body: bytes) -> ApiError:
+def _unrecognized(kind: Kind, problem: str, body: bytes) -> StatusError:
     shown = body[:_SHOWN_MAX]
     text = shown.decode(errors="replace") if shown.startswith(b"{") else shown.hex() or "<empty>"
     if len(body) > _SHOWN_MAX:
@@ -183,10 +183,10 @@ def _unrecognized(kind: Kind, problem: str, body: bytes) -> ApiError:
     return bad_request(f"the object provided is unrecognized (must be of type {kind.kind}): {problem} ({text})")
 
 
-def _unsupported(kind: Kind) -> ApiError:
+def _unsupported(kind: Kind) -> StatusError:
     accepted = [JSON, YAML, PROTOBUF] if _message(kind) else [JSON, YAML]
     words = "the body of the request was in an unknown format - accepted media types include: "
-    return ApiError(415, Reason.UNSUPPORTED_MEDIA_TYPE, words + ", ".join(accepted))
+    return StatusError(415, StatusReason.UNSUPPORTED_MEDIA_TYPE, words + ", ".join(accepted))
 
 
 def _json_name(value: Any) -> str:

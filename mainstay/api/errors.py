@@ -1,6 +1,6 @@
 """What the API says when it will not do something: one shape, the Kubernetes `Status`.
 
-An `ApiError` is raised anywhere on the way of a request and becomes the response. Its reason is what clients look at;
+A `StatusError` is raised anywhere on the way of a request and becomes the response. Its reason is what clients look at;
 the message is for people, in the words that clients of Kubernetes already know.
 """
 
@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Reason(StrEnum):
+class StatusReason(StrEnum):
     """Why. Clients decide by these: only add."""
 
     BAD_REQUEST = "BadRequest"
@@ -46,7 +46,7 @@ class CauseType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class StatusCause:
     """One thing that is wrong with an object. The message begins with the words for its type: see below."""
 
     type: CauseType
@@ -54,29 +54,29 @@ class Cause:
     message: str
 
 
-def required(path: str, detail: str = "") -> Cause:
-    return Cause(CauseType.REQUIRED, path, _words("Required value", detail))
+def required(path: str, detail: str = "") -> StatusCause:
+    return StatusCause(CauseType.REQUIRED, path, _words("Required value", detail))
 
 
-def invalid_value(path: str, value: object, detail: str) -> Cause:
-    return Cause(CauseType.INVALID, path, _words(f"Invalid value: {_shown(value)}", detail))
+def invalid_value(path: str, value: object, detail: str) -> StatusCause:
+    return StatusCause(CauseType.INVALID, path, _words(f"Invalid value: {_shown(value)}", detail))
 
 
-def not_supported(path: str, value: object, supported: Sequence[str]) -> Cause:
+def not_supported(path: str, value: object, supported: Sequence[str]) -> StatusCause:
     listed = ", ".join(f'"{each}"' for each in supported)
-    return Cause(CauseType.NOT_SUPPORTED, path, f"Unsupported value: {_shown(value)}: supported values: {listed}")
+    return StatusCause(CauseType.NOT_SUPPORTED, path, f"Unsupported value: {_shown(value)}: supported values: {listed}")
 
 
-def forbidden_value(path: str, detail: str) -> Cause:
-    return Cause(CauseType.FORBIDDEN, path, _words("Forbidden", detail))
+def forbidden_value(path: str, detail: str) -> StatusCause:
+    return StatusCause(CauseType.FORBIDDEN, path, _words("Forbidden", detail))
 
 
-def duplicate(path: str, value: object) -> Cause:
-    return Cause(CauseType.DUPLICATE, path, f"Duplicate value: {_shown(value)}")
+def duplicate(path: str, value: object) -> StatusCause:
+    return StatusCause(CauseType.DUPLICATE, path, f"Duplicate value: {_shown(value)}")
 
 
-def too_long(path: str, detail: str) -> Cause:
-    return Cause(CauseType.TOO_LONG, path, _words("Too long", detail))
+def too_long(path: str, detail: str) -> StatusCause:
+    return StatusCause(CauseType.TOO_LONG, path, _words("Too long", detail))
 
 
 def _words(words: str, detail: str) -> str:
@@ -92,11 +92,11 @@ def _shown(value: object) -> str:
 
 
 @dataclass(eq=False)
-class ApiError(Exception):
+class StatusError(Exception):
     """A refusal, on its way to becoming a response."""
 
     code: int
-    reason: Reason | str
+    reason: StatusReason | str
     message: str
     details: dict[str, Any] | None = None
     retry_after_s: int | None = None
@@ -125,34 +125,37 @@ class ApiError(Exception):
         return body
 
 
-def bad_request(message: str) -> ApiError:
-    return ApiError(400, Reason.BAD_REQUEST, message)
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, StatusReason.BAD_REQUEST, message)
 
 
-def unauthorized() -> ApiError:
-    return ApiError(401, Reason.UNAUTHORIZED, "Unauthorized")
+def unauthorized() -> StatusError:
+    return StatusError(401, StatusReason.UNAUTHORIZED, "Unauthorized")
 
 
-def not_found(resource: str, group: str, name: str) -> ApiError:
+def not_found(resource: str, group: str, name: str) -> StatusError:
     """`resource` is the plural. The words are `deployments.apps "x" not found`."""
-    return ApiError(
-        404, Reason.NOT_FOUND, f'{qualified(resource, group)} "{name}" not found', object_details(resource, group, name)
+    return StatusError(
+        404,
+        StatusReason.NOT_FOUND,
+        f'{qualified(resource, group)} "{name}" not found',
+        object_details(resource, group, name),
     )
 
 
-def already_exists(resource: str, group: str, name: str) -> ApiError:
-    return ApiError(
+def already_exists(resource: str, group: str, name: str) -> StatusError:
+    return StatusError(
         409,
-        Reason.ALREADY_EXISTS,
+        StatusReason.ALREADY_EXISTS,
         f'{qualified(resource, group)} "{name}" already exists',
         object_details(resource, group, name),
     )
 
 
-def conflict(resource: str, group: str, name: str, why: str) -> ApiError:
-    return ApiError(
+def conflict(resource: str, group: str, name: str, why: str) -> StatusError:
+    return StatusError(
         409,
-        Reason.CONFLICT,
+        StatusReason.CONFLICT,
         f'Operation cannot be fulfilled on {qualified(resource, group)} "{name}": {why}',
         object_details(resource, group, name),
     )
@@ -161,15 +164,15 @@ def conflict(resource: str, group: str, name: str, why: str) -> ApiError:
 OBJECT_MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-def forbidden(resource: str, group: str, name: str, why: str, causes: Sequence[dict[str, str]] = ()) -> ApiError:
+def forbidden(resource: str, group: str, name: str, why: str, causes: Sequence[dict[str, str]] = ()) -> StatusError:
     details = object_details(resource, group, name)
     if causes:
         details["causes"] = list(causes)
     shown = f'{qualified(resource, group)} "{name}"' if name else qualified(resource, group)
-    return ApiError(403, Reason.FORBIDDEN, f"{shown} is forbidden: {why}", details)
+    return StatusError(403, StatusReason.FORBIDDEN, f"{shown} is forbidden: {why}", details)
 
 
-def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> ApiError:
+def invalid(kind: str, group: str, name: str, causes: Sequence[StatusCause]) -> StatusError:
     """The object cannot be: `Deployment.apps "x" is invalid: spec.selector: Required value`."""
     listed = [f"{cause.field}: {cause.message}" for cause in causes]
     text = listed[0] if len(listed) == 1 else "[" + ", ".join(listed) + "]"
@@ -177,7 +180,7 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> ApiErr
     details["causes"] = [
         {"reason": str(cause.type), "message": cause.message, "field": cause.field} for cause in causes
     ]
-    return ApiError(422, Reason.INVALID, f'{qualified(kind, group)} "{name}" is invalid: {text}', details)
+    return StatusError(422, StatusReason.INVALID, f'{qualified(kind, group)} "{name}" is invalid: {text}', details)
 
 
 def object_details(resource: str, group: str, name: str) -> dict[str, Any]:

@@ -56,7 +56,7 @@ EVERYTHING: Final = FieldSelector()
 
 
 def check_supported(selector: FieldSelector, supported: Collection[str] | None) -> None:
-    """Refuse a selector with a field that the kind does not offer. ApiError 400.
+    """Refuse a selector with a field that the kind does not offer. StatusError 400.
 
     `supported` are the fields besides name and namespace. None is for a kind that never declared any, which Kubernetes
     tells in other words than for one that did; custom resources always did, be they none.
@@ -73,7 +73,7 @@ def check_supported(selector: FieldSelector, supported: Collection[str] | None) 
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> FieldSelector:
-    """Read the text form. ApiError 400 if it cannot be read."""
+    """Read the text form. StatusError 400 if it cannot be read."""
     terms: list[Term] = []
     for part in sorted(_split(text)):
         if not part:

@@ -55,7 +55,7 @@ class HoldReason(StrEnum):
     NO_SUCH_DEPLOYMENT = "NoSuchDeployment"
 
 
-class Phase(StrEnum):
+class HoldPhase(StrEnum):
     """What has become of a Hold. Shown to users: only add."""
 
     ACTIVE = "Active"

@@ -38,7 +38,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 def parse(body: bytes) -> Parsed:
-    """Parse one JSON value. Raises `ApiError` 400 if it is none, or one that is too large or deep."""
+    """Parse one JSON value. Raises `StatusError` 400 if it is none, or one that is too large or deep."""
     try:
         value = _DECODE(body)
     except RecursionError:
@@ -64,7 +64,7 @@ def duplicates(body: bytes) -> list[str]:
 
 
 def check_depth(value: Any) -> None:
-    """Raises `ApiError` 400 if the value has more than `DEPTH_MAX` levels."""
+    """Raises `StatusError` 400 if the value has more than `DEPTH_MAX` levels."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(DEPTH_MAX):
         if not level:

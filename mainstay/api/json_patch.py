@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.api.json_values import DEPTH_MAX, copied, kind_of, same, too_deep
 from mainstay.api.kind import Object
 
@@ -39,14 +39,14 @@ class _Operation:
 def json_patch(original: Object, patch: Any) -> Object:
     """The patched object. It shares nothing with the arguments, which stay as they are.
 
-    ApiError 400 for what is no patch, 413 for one that is too long, 422 for one that cannot be carried out.
+    StatusError 400 for what is no patch, 413 for one that is too long, 422 for one that cannot be carried out.
     """
     if patch is not None and not isinstance(patch, list):
         raise _undecodable(patch, "[]handlers.jsonPatchOp")
     if patch and len(patch) > OPERATIONS_MAX:
-        raise ApiError(
+        raise StatusError(
             413,
-            Reason.REQUEST_ENTITY_TOO_LARGE,
+            StatusReason.REQUEST_ENTITY_TOO_LARGE,
             "Request entity too large: "
             f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(patch)}",
         )
@@ -63,11 +63,11 @@ def json_patch(original: Object, patch: Any) -> Object:
     return document.root
 
 
-def rejected() -> ApiError:
-    return ApiError(422, Reason.INVALID, "the server rejected our request due to an error in our request", {})
+def rejected() -> StatusError:
+    return StatusError(422, StatusReason.INVALID, "the server rejected our request due to an error in our request", {})
 
 
-def _undecodable(found: Any, wanted: str) -> ApiError:
+def _undecodable(found: Any, wanted: str) -> StatusError:
     return bad_request(f"error decoding patch: json: cannot unmarshal {kind_of(found)} into Go value of type {wanted}")
 
 

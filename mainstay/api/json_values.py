@@ -7,12 +7,12 @@ request must never be able to exhaust Python's stack.
 
 from typing import Any, Final
 
-from mainstay.api.errors import ApiError, bad_request
+from mainstay.api.errors import StatusError, bad_request
 
 DEPTH_MAX: Final = 100  # Built-in objects go down about 20 levels, the schema of a custom resource perhaps 60.
 
 
-def too_deep() -> ApiError:
+def too_deep() -> StatusError:
     return bad_request(f"the object is nested too deeply: at most {DEPTH_MAX} levels are allowed")
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from mainstay.api.errors import Cause
+from mainstay.api.errors import StatusCause
 from mainstay.api.kind_name import KindName
 
 Object = dict[str, Any]  # As JSON has it.
@@ -57,7 +57,7 @@ def no_defaults(new: Object) -> None:
     """For a kind that has none."""
 
 
-def always_valid(new: Object, old: Object | None) -> Sequence[Cause]:
+def always_valid(new: Object, old: Object | None) -> Sequence[StatusCause]:
     return ()
 
 
@@ -97,7 +97,7 @@ class Kind:
     """Fill in what was left out. Changes the object in place; safe to repeat."""
     prepare: Callable[[Object, Object | None], None] = nothing_to_prepare
     """Put right what a client may not set: the object as it would be stored, and the one that is there."""
-    validate: Callable[[Object, Object | None], Sequence[Cause]] = always_valid
+    validate: Callable[[Object, Object | None], Sequence[StatusCause]] = always_valid
     """What is wrong with an object, given the one it would replace. Defaults have been filled in."""
     name_rule: str = "subdomain"
     """subdomain, label, label1035, path: what a name may look like (names.py)."""

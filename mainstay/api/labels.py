@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from mainstay.api import names
-from mainstay.api.errors import Cause, bad_request, forbidden_value, invalid_value, required
+from mainstay.api.errors import StatusCause, bad_request, forbidden_value, invalid_value, required
 
 
 class Operator(StrEnum):
@@ -119,9 +119,9 @@ def _integer(text: str | None) -> int | None:
 # The object form
 
 
-def problems_of_selector(selector: Mapping[str, Any] | None, path: str) -> list[Cause]:
+def problems_of_selector(selector: Mapping[str, Any] | None, path: str) -> list[StatusCause]:
     """What is wrong with a selector in a spec."""
-    causes: list[Cause] = []
+    causes: list[StatusCause] = []
     for key, value in ((selector or {}).get("matchLabels") or {}).items():
         causes += [invalid_value(f"{path}.matchLabels", key, text) for text in names.qualified_name(key)]
         causes += [invalid_value(f"{path}.matchLabels", value, text) for text in names.label_value(value)]
@@ -130,8 +130,8 @@ def problems_of_selector(selector: Mapping[str, Any] | None, path: str) -> list[
     return causes
 
 
-def _problems_of_expression(expression: Mapping[str, Any], path: str) -> list[Cause]:
-    causes: list[Cause] = []
+def _problems_of_expression(expression: Mapping[str, Any], path: str) -> list[StatusCause]:
+    causes: list[StatusCause] = []
     values = expression.get("values") or ()
     operator = expression.get("operator") or ""
     match operator:
@@ -201,7 +201,7 @@ class _Malformed(Exception):
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> LabelSelector:
-    """Read the text form. ApiError 400 if it cannot be read."""
+    """Read the text form. StatusError 400 if it cannot be read."""
     try:
         return selector_of(_Parser(text).requirements())
     except _Malformed as malformed:

@@ -11,7 +11,7 @@ from mainstay.api.kind import Object
 
 
 def merge_patch(original: Object, patch: Any) -> Object:
-    """The patched object. It shares nothing with the arguments, which stay as they are. ApiError 400 for no patch."""
+    """The patched object. Shares nothing with the arguments, which stay as they are. StatusError 400 for no patch."""
     if not isinstance(patch, dict):
         found = kind_of(patch)
         raise bad_request(

@@ -58,7 +58,7 @@ class PendingReason(_Part, frozen=True):
     message: str = ""
 
 
-class Limit(_Part, frozen=True):
+class ProgressLimit(_Part, frozen=True):
     stage: str
     """What they do not reach, a `stages.Stage`."""
     component: str
@@ -105,7 +105,7 @@ class Progress(_Part, frozen=True, kw_only=True):
     last_action: ProgressAction | None = None
     last_error: Error | None = None
     deadline: Deadline
-    limited_by: Limit | None = None
+    limited_by: ProgressLimit | None = None
     verdict: ProgressVerdict
 
     def as_object(self) -> Object:

@@ -5,7 +5,7 @@ tables of schema.py say what each number means, so this reads it directly. Go wr
 be it empty; such zero values are left out again unless they mean something. Fields that the tables do not know are
 skipped: a newer client may send them.
 
-Whatever is not well-formed is `ApiError` 400, in words for the caller to put the circumstances before. Nothing here
+Whatever is not well-formed is `StatusError` 400, in words for the caller to put the circumstances before. Nothing here
 writes protobuf: responses are JSON.
 """
 
@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Final
 
 from mainstay.api import json_body, schema, times
-from mainstay.api.errors import ApiError, bad_request
+from mainstay.api.errors import StatusError, bad_request
 from mainstay.api.json_values import too_deep
 from mainstay.api.kind import Object
 from mainstay.api.schema import Field
@@ -325,9 +325,9 @@ _SPECIAL: Final[Mapping[str, Callable[[str, bytes, int, int, int], Any]]] = {
 }
 
 
-def _cut_off() -> ApiError:
+def _cut_off() -> StatusError:
     return bad_request("unexpected EOF")
 
 
-def _wrong_wire_type(field: Field, wire_type: int) -> ApiError:
+def _wrong_wire_type(field: Field, wire_type: int) -> StatusError:
     return bad_request(f"proto: wrong wireType = {wire_type} for field {field.name}")

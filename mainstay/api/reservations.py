@@ -21,7 +21,7 @@ _READABLE_MAX: Final = 40
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 
-class Phase(StrEnum):
+class ReservationPhase(StrEnum):
     """What has become of a reservation. Shown to users: only add."""
 
     ACTIVE = "Active"
@@ -42,14 +42,14 @@ def reservation_name(workload: Mapping[str, Any], generation: int, intent: str) 
     return f"{readable or 'reservation'}-{digits}"
 
 
-def read_phase(reservation: Object) -> Phase:
+def read_phase(reservation: Object) -> ReservationPhase:
     """One that says nothing was just made: it is active."""
-    return Phase((reservation.get("status") or {}).get("phase") or Phase.ACTIVE)
+    return ReservationPhase((reservation.get("status") or {}).get("phase") or ReservationPhase.ACTIVE)
 
 
 def is_active(reservation: Object | None) -> bool:
     """Whether it is there and holds room."""
-    return reservation is not None and read_phase(reservation) is Phase.ACTIVE
+    return reservation is not None and read_phase(reservation) is ReservationPhase.ACTIVE
 
 
 def resources_of(reservation: Object) -> dict[str, int]:

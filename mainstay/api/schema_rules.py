@@ -10,7 +10,7 @@ What a structural schema does with objects is in structural.py.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mainstay.api.errors import Cause, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import Object
 from mainstay.api.patterns import compile_pattern
 
@@ -63,7 +63,7 @@ _INT_OR_STRING_TYPES: Final = [{"type": "integer"}, {"type": "string"}]
 _EMBEDDED_TYPE: Final = f"must be object if {EMBEDDED} is true"
 
 
-def violations(schema: Object, path: str) -> list[Cause]:
+def violations(schema: Object, path: str) -> list[StatusCause]:
     """Why a schema is not structural, in the order of the messages; empty if it is."""
     malformed = list(_malformed(schema, path, 0))
     if malformed:
@@ -72,7 +72,7 @@ def violations(schema: Object, path: str) -> list[Cause]:
     return sorted(found, key=lambda cause: (cause.field, cause.message))
 
 
-def _malformed(schema: Object, path: str, depth: int) -> Iterator[Cause]:
+def _malformed(schema: Object, path: str, depth: int) -> Iterator[StatusCause]:
     """What is not even a schema. Everything else can rely on the rest."""
     if depth > DEPTH_MAX:
         yield invalid_value(path, "", f"must not be nested more than {DEPTH_MAX} levels deep")
@@ -104,7 +104,7 @@ def _children(schema: Object, path: str) -> Iterator[tuple[Any, str]]:
             yield below, f"{path}.{keyword}[{index}]"
 
 
-def _level(schema: Object, path: str, level: str) -> Iterator[Cause]:
+def _level(schema: Object, path: str, level: str) -> Iterator[StatusCause]:
     """One level of the structure: the root, a field of an object, or what a list is of."""
     type_name = schema.get("type") or ""
     is_root, is_embedded = level == "root", bool(schema.get(EMBEDDED))
@@ -138,7 +138,7 @@ def _level(schema: Object, path: str, level: str) -> Iterator[Cause]:
         yield from _level(schema["additionalProperties"], f"{path}.additionalProperties", "field")
 
 
-def _type(schema: Object, type_name: str, path: str, level: str) -> Iterator[Cause]:
+def _type(schema: Object, type_name: str, path: str, level: str) -> Iterator[StatusCause]:
     if schema.get(EMBEDDED) and type_name != "object":
         yield (
             invalid_value(f"{path}.type", type_name, _EMBEDDED_TYPE)
@@ -154,7 +154,7 @@ def _type(schema: Object, type_name: str, path: str, level: str) -> Iterator[Cau
         yield invalid_value(f"{path}.type", type_name, "must be object at the root")
 
 
-def _additional(schema: Object, path: str, *, is_root: bool, is_embedded: bool) -> Iterator[Cause]:
+def _additional(schema: Object, path: str, *, is_root: bool, is_embedded: bool) -> Iterator[StatusCause]:
     additional = schema.get("additionalProperties")
     if additional is None:
         return
@@ -169,7 +169,7 @@ def _additional(schema: Object, path: str, *, is_root: bool, is_embedded: bool) 
         yield forbidden_value(where, "additionalProperties and properties are mutual exclusive")
 
 
-def _list_type(schema: Object, path: str) -> Iterator[Cause]:
+def _list_type(schema: Object, path: str) -> Iterator[StatusCause]:
     list_type, keys = schema.get(LIST_TYPE), schema.get(LIST_MAP_KEYS) or ()
     if list_type is not None:
         if schema.get("type") != "array":
@@ -192,7 +192,7 @@ def _list_type(schema: Object, path: str) -> Iterator[Cause]:
             yield required(f"{path}.items.properties[{key}].default", detail)
 
 
-def _meta(schema: Object, path: str, *, is_root: bool, is_embedded: bool) -> Iterator[Cause]:
+def _meta(schema: Object, path: str, *, is_root: bool, is_embedded: bool) -> Iterator[StatusCause]:
     """Fields that every object has can only be restricted a little."""
     properties = schema.get("properties") or {}
     if is_root or is_embedded:
@@ -208,7 +208,7 @@ def _meta(schema: Object, path: str, *, is_root: bool, is_embedded: bool) -> Ite
             yield forbidden_value(f"{path}.properties[metadata]", detail)
 
 
-def _values(schema: Object, path: str, *, is_int_or_string: bool) -> Iterator[Cause]:
+def _values(schema: Object, path: str, *, is_int_or_string: bool) -> Iterator[StatusCause]:
     """What restricts values: the same at a level of the structure and below `allOf` and the others."""
     pattern = schema.get("pattern")
     if pattern:
@@ -231,7 +231,7 @@ def _values(schema: Object, path: str, *, is_int_or_string: bool) -> Iterator[Ca
         yield from _nested(schema["not"], f"{path}.not")
 
 
-def _nested(schema: Object, path: str, *, is_int_or_string: bool = False) -> Iterator[Cause]:
+def _nested(schema: Object, path: str, *, is_int_or_string: bool = False) -> Iterator[StatusCause]:
     for keyword, word in _STRUCTURE.items():
         if schema.get(keyword) not in (None, "", False, []):
             yield forbidden_value(f"{path}.{keyword}", f"must be {word} to be structural")
@@ -244,7 +244,7 @@ def _nested(schema: Object, path: str, *, is_int_or_string: bool = False) -> Ite
         yield from _nested(below, f"{path}.properties[{name}]")
 
 
-def _unspecified(structure: Object, path: str) -> Iterator[Cause]:
+def _unspecified(structure: Object, path: str) -> Iterator[StatusCause]:
     """Fields that only a restriction of values knows of: the structure must have them, too."""
     yield from _unspecified_below(structure, path, structure, path)
     for name, field in (structure.get("properties") or {}).items():
@@ -254,7 +254,7 @@ def _unspecified(structure: Object, path: str) -> Iterator[Cause]:
             yield from _unspecified(structure[keyword], f"{path}.{keyword}")
 
 
-def _unspecified_below(structure: Object, path: str, schema: Object, where: str) -> Iterator[Cause]:
+def _unspecified_below(structure: Object, path: str, schema: Object, where: str) -> Iterator[StatusCause]:
     """The same for what restricts values at one level: `schema` at `where` speaks of the `structure` at `path`."""
     for keyword in ("allOf", "anyOf", "oneOf"):
         for index, below in enumerate(schema.get(keyword) or ()):
@@ -263,7 +263,7 @@ def _unspecified_below(structure: Object, path: str, schema: Object, where: str)
         yield from _compared(structure, path, schema["not"], f"{where}.not")
 
 
-def _compared(structure: Object, path: str, schema: Object, where: str) -> Iterator[Cause]:
+def _compared(structure: Object, path: str, schema: Object, where: str) -> Iterator[StatusCause]:
     yield from _unspecified_below(structure, path, schema, where)
     known = structure.get("properties") or {}
     for name, below in (schema.get("properties") or {}).items():

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Final
 
-from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.api.json_values import DEEP, DEPTH_MAX, too_deep
 from mainstay.api.kind import Object
 from mainstay.api.merge_keys import MergeRule, merge_rule
@@ -36,7 +36,7 @@ def strategic_merge(original: Object, patch: Object, message: str) -> Object:
     """The patched object, of which `message` describes the fields.
 
     The arguments stay as they are. The result shares with the original what the patch does not speak of, and nothing
-    with the patch. ApiError 400 if the patch makes no sense.
+    with the patch. StatusError 400 if the patch makes no sense.
     """
     if not isinstance(patch, dict):
         raise bad_request("invalid JSON document")
@@ -248,8 +248,8 @@ def _has_objects(*lists: Sequence[Any]) -> bool:
     return objects > 0
 
 
-def _no_lists_of_lists() -> ApiError:
-    return ApiError(422, Reason.INVALID, "lists of lists are not supported", {})
+def _no_lists_of_lists() -> StatusError:
+    return StatusError(422, StatusReason.INVALID, "lists of lists are not supported", {})
 
 
 def _put_in_order(result: Object, original: Any, patch: Any, field: str, order: Any, rule: MergeRule) -> None:

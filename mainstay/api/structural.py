@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api import schema_rules as rules
-from mainstay.api.errors import Cause, CauseType, invalid_value, not_supported, required
+from mainstay.api.errors import CauseType, StatusCause, invalid_value, not_supported, required
 from mainstay.api.formats import find_format_check
 from mainstay.api.json_values import copied, same
 from mainstay.api.kind import Object
@@ -53,13 +53,13 @@ _INTEGERS: Final = {"int32": 2**31, "int64": 2**63}
 
 _Trail = tuple[Any, str | int] | None
 """The way to a value, from its end: the text is only needed if something is wrong."""
-_Check = Callable[[Any, _Trail, list[Cause]], None]
+_Check = Callable[[Any, _Trail, list[StatusCause]], None]
 
 
 class NotStructural(ValueError):
     """Why a schema cannot be used."""
 
-    def __init__(self, causes: Sequence[Cause]) -> None:
+    def __init__(self, causes: Sequence[StatusCause]) -> None:
         super().__init__("; ".join(f"{cause.field}: {cause.message}" for cause in causes))
         self.causes = tuple(causes)
 
@@ -116,17 +116,17 @@ class Schema:
         self.is_plain = bool(self.types) and self.types.isdisjoint((dict, list)) and not self.checks
         """Whether nothing but the type matters."""
 
-    def validate(self, obj: Object, old: Object | None = None, path: str = "") -> list[Cause]:
+    def validate(self, obj: Object, old: Object | None = None, path: str = "") -> list[StatusCause]:
         """What is wrong with an object, given the one it would replace."""
         start: _Trail = (None, path) if path else None
-        causes: list[Cause] = []
+        causes: list[StatusCause] = []
         self._check(obj, _MISSING, start, causes)
         if causes and old is not None:
             causes = []
             self._check(obj, old, start, causes)
         return causes
 
-    def _check(self, value: Any, old: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def _check(self, value: Any, old: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         if old is not _MISSING and same(value, old):
             return
         if value is None:
@@ -143,7 +143,7 @@ class Schema:
         elif kind is list:
             self._check_list(value, old, trail, causes)
 
-    def _check_object(self, value: Object, old: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def _check_object(self, value: Object, old: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         for name in self.required:
             if name not in value:
                 causes.append(required(_path((trail, name))))
@@ -161,7 +161,7 @@ class Schema:
                 continue
             below._check(each, before.get(name, _MISSING), (trail, name), causes)
 
-    def _check_list(self, value: list[Any], old: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def _check_list(self, value: list[Any], old: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         items = self.items
         if self.list_type == "set":
             _check_unique(value, value, trail, causes)
@@ -254,20 +254,20 @@ def _body(trail: _Trail) -> str:
     return f"{_path(trail)} in body"
 
 
-def _invalid(trail: _Trail, value: object, detail: str) -> Cause:
+def _invalid(trail: _Trail, value: object, detail: str) -> StatusCause:
     where = _path(trail) or NOWHERE
     if isinstance(value, dict | list):
-        return Cause(CauseType.INVALID, where, f"Invalid value: {msgspec.json.encode(value).decode()}: {detail}")
+        return StatusCause(CauseType.INVALID, where, f"Invalid value: {msgspec.json.encode(value).decode()}: {detail}")
     return invalid_value(where, value, detail)
 
 
-def _wrong_type(trail: _Trail, expected: str, value: object) -> Cause:
+def _wrong_type(trail: _Trail, expected: str, value: object) -> StatusCause:
     found = _JSON_TYPES.get(type(value), "")
     detail = f'Invalid value: "{found}": {_body(trail)} must be of type {expected}: "{found}"'
-    return Cause(CauseType.TYPE_INVALID, _path(trail) or NOWHERE, detail)
+    return StatusCause(CauseType.TYPE_INVALID, _path(trail) or NOWHERE, detail)
 
 
-def _check_unique(values: Sequence[Any], shown: Sequence[Any], trail: _Trail, causes: list[Cause]) -> None:
+def _check_unique(values: Sequence[Any], shown: Sequence[Any], trail: _Trail, causes: list[StatusCause]) -> None:
     """Each value that was there before is told once, at its first repetition."""
     seen: dict[bytes, int] = {}
     for index, value in enumerate(values):
@@ -275,7 +275,7 @@ def _check_unique(values: Sequence[Any], shown: Sequence[Any], trail: _Trail, ca
         seen[encoded] = seen.get(encoded, 0) + 1
         if seen[encoded] == 2:
             text = msgspec.json.encode(shown[index]).decode()
-            causes.append(Cause(CauseType.DUPLICATE, _path((trail, index)), f"Duplicate value: {text}"))
+            causes.append(StatusCause(CauseType.DUPLICATE, _path((trail, index)), f"Duplicate value: {text}"))
 
 
 def _checks(schema: Object) -> list[_Check]:
@@ -341,7 +341,7 @@ def _checks_of_size(schema: Object) -> list[_Check]:
 def _at_least(kind: type[str | list[Any] | Object], least: int, what: str) -> _Check:
     word = "be" if kind is str else "have"
 
-    def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         if isinstance(value, kind) and len(value) < least:
             shown = value if kind is str else len(value)
             causes.append(_invalid(trail, shown, f"{_body(trail)} should {word} at least {least} {what}"))
@@ -350,19 +350,19 @@ def _at_least(kind: type[str | list[Any] | Object], least: int, what: str) -> _C
 
 
 def _at_most(kind: type[list[Any] | Object], most: int) -> _Check:
-    def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         if isinstance(value, kind) and len(value) > most:
             text = f"Too many: {len(value)}: must have at most {most} items"
-            causes.append(Cause(CauseType.TOO_MANY, _path(trail) or NOWHERE, text))
+            causes.append(StatusCause(CauseType.TOO_MANY, _path(trail) or NOWHERE, text))
 
     return check
 
 
 def _not_too_long(most: int) -> _Check:
-    def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         if type(value) is str and len(value) > most:
             # Characters are counted. That the message says bytes is how Kubernetes has it.
-            causes.append(Cause(CauseType.TOO_LONG, _path(trail), f"Too long: may not be more than {most} bytes"))
+            causes.append(StatusCause(CauseType.TOO_LONG, _path(trail), f"Too long: may not be more than {most} bytes"))
 
     return check
 
@@ -370,7 +370,7 @@ def _not_too_long(most: int) -> _Check:
 def _pattern(text: str) -> _Check:
     pattern = compile_pattern(text)
 
-    def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         if type(value) is str and not pattern.matches(value):
             causes.append(_invalid(trail, value, f"{_body(trail)} should match '{text}'"))
 
@@ -378,10 +378,10 @@ def _pattern(text: str) -> _Check:
 
 
 def _format(name: str, fits: Callable[[str], bool]) -> _Check:
-    def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         if type(value) is str and not fits(value):
             detail = f'Invalid value: "{value}": {_body(trail)} must be of type {name}: "{value}"'
-            causes.append(Cause(CauseType.TYPE_INVALID, _path(trail), detail))
+            causes.append(StatusCause(CauseType.TYPE_INVALID, _path(trail), detail))
 
     return check
 
@@ -389,7 +389,7 @@ def _format(name: str, fits: Callable[[str], bool]) -> _Check:
 def _integer(name: str) -> _Check:
     bound = _INTEGERS[name]
 
-    def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         if _is_number(value) and not -bound <= value < bound:
             detail = f"Checked value must be of type integer with format {name} in {_path(trail)}"
             causes.append(invalid_value(NOWHERE, "", detail))
@@ -400,7 +400,7 @@ def _integer(name: str) -> _Check:
 def _minimum(least: float, is_exclusive: bool) -> _Check:
     words = "should be greater than" if is_exclusive else "should be greater than or equal to"
 
-    def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         if _is_number(value) and (value < least or (is_exclusive and value == least)):
             causes.append(_invalid(trail, _number(value), f"{_body(trail)} {words} {_number(least)}"))
 
@@ -410,7 +410,7 @@ def _minimum(least: float, is_exclusive: bool) -> _Check:
 def _maximum(most: float, is_exclusive: bool) -> _Check:
     words = "should be less than" if is_exclusive else "should be less than or equal to"
 
-    def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         if _is_number(value) and (value > most or (is_exclusive and value == most)):
             causes.append(_invalid(trail, _number(value), f"{_body(trail)} {words} {_number(most)}"))
 
@@ -418,7 +418,7 @@ def _maximum(most: float, is_exclusive: bool) -> _Check:
 
 
 def _multiple(factor: float) -> _Check:
-    def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         if not _is_number(value):
             return
         if isinstance(value, int) and isinstance(factor, int):
@@ -440,7 +440,7 @@ def _number(value: float) -> float:
     return int(value) if abs(value) < 2**53 and value == int(value) else value
 
 
-def _without_duplicates(value: Any, trail: _Trail, causes: list[Cause]) -> None:
+def _without_duplicates(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
     if type(value) is list and len({msgspec.json.encode(each, order="sorted") for each in value}) < len(value):
         causes.append(_invalid(trail, "", f"{_body(trail)} shouldn't contain duplicates"))
 
@@ -449,7 +449,7 @@ def _enumeration(allowed: list[Any]) -> _Check:
     shown = [each if isinstance(each, str) else msgspec.json.encode(each).decode() for each in allowed]
     texts = frozenset(each for each in allowed if isinstance(each, str))
 
-    def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         if (type(value) is str and value in texts) or any(same(value, each) for each in allowed):
             return
         causes.append(not_supported(_path(trail) or NOWHERE, value, shown))
@@ -457,14 +457,14 @@ def _enumeration(allowed: list[Any]) -> _Check:
     return check
 
 
-def _tried(schema: Schema, value: Any, trail: _Trail) -> list[Cause]:
-    causes: list[Cause] = []
+def _tried(schema: Schema, value: Any, trail: _Trail) -> list[StatusCause]:
+    causes: list[StatusCause] = []
     schema._check(value, _MISSING, trail, causes)
     return causes
 
 
 def _all_of(schemas: list[Schema]) -> _Check:
-    def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         failures = [failed for schema in schemas if (failed := _tried(schema, value, trail))]
         for failed in failures:
             causes.extend(failed)
@@ -476,8 +476,8 @@ def _all_of(schemas: list[Schema]) -> _Check:
 
 
 def _any_of(schemas: list[Schema]) -> _Check:
-    def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
-        best: list[Cause] | None = None
+    def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
+        best: list[StatusCause] | None = None
         for schema in schemas:
             failed = _tried(schema, value, trail)
             if not failed:
@@ -491,8 +491,8 @@ def _any_of(schemas: list[Schema]) -> _Check:
 
 
 def _one_of(schemas: list[Schema]) -> _Check:
-    def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
-        tries: list[list[Cause]] = [_tried(schema, value, trail) for schema in schemas]
+    def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
+        tries: list[list[StatusCause]] = [_tried(schema, value, trail) for schema in schemas]
         valid = sum(not failed for failed in tries)
         if valid == 1:
             return
@@ -506,12 +506,12 @@ def _one_of(schemas: list[Schema]) -> _Check:
 
 
 def _not(schema: Schema) -> _Check:
-    def check(value: Any, trail: _Trail, causes: list[Cause]) -> None:
+    def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         if not _tried(schema, value, trail):
             causes.append(_composed(trail, "must not validate the schema (not)"))
 
     return check
 
 
-def _composed(trail: _Trail, detail: str) -> Cause:
+def _composed(trail: _Trail, detail: str) -> StatusCause:
     return invalid_value(NOWHERE, "", f'"{_path(trail)}" {detail}')

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from mainstay.api.errors import ApiError, bad_request
+from mainstay.api.errors import StatusError, bad_request
 from mainstay.api.json_body import INT64_MAX, INT64_MIN, check_depth
 from mainstay.api.json_values import DEPTH_MAX, too_deep
 
@@ -55,7 +55,7 @@ class _Open:
 
 
 def parse_yaml(body: bytes) -> ParsedYaml:
-    """Parse one YAML document. Raises `ApiError` 400 if it is none, or one that is too large or deep."""
+    """Parse one YAML document. Raises `StatusError` 400 if it is none, or one that is too large or deep."""
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -229,5 +229,5 @@ def _line(event: Any) -> int:
     return int(event.start_mark.line) + 1
 
 
-def _wrong(problem: str) -> ApiError:
+def _wrong(problem: str) -> StatusError:
     return bad_request(f"yaml: {problem}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mainstay.client.client import Client
     from mainstay.client.config import Config
     from mainstay.client.errors import ApiError
-    from mainstay.client.limits import Limits
+    from mainstay.client.limits import ClientLimits
 
 MANAGER: Final = "mainstay"
 """The field manager of everything that is set from here."""
@@ -94,7 +94,7 @@ def call_cluster(
     config: "Config",
     work: "Callable[[Client, Screen], Awaitable[int]]",
     *,
-    limits: "Limits | None" = None,
+    limits: "ClientLimits | None" = None,
     is_endless: bool = False,
 ) -> int:
     """Run a command against a cluster. Returns its exit code; raises `click.ClickException` if it fails.
@@ -118,7 +118,7 @@ def call_cluster(
 
 
 async def _call(
-    config: "Config", work: "Callable[[Client, Screen], Awaitable[int]]", screen: Screen, limits: "Limits | None"
+    config: "Config", work: "Callable[[Client, Screen], Awaitable[int]]", screen: Screen, limits: "ClientLimits | None"
 ) -> int:
     from mainstay.client.client import Client
     from mainstay.env import Chance, Env, SystemClock, SystemDisk

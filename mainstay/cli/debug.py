@@ -74,19 +74,19 @@ async def show_debug(
 
 
 def choose_exit(view: "DebugView") -> Exit:
-    from mainstay.explain.debug.view import Finding
+    from mainstay.explain.debug.view import DebugFinding
     from mainstay.explain.why.answer import Verdict
 
     if view.gaps:
         return Exit.INCOMPLETE
-    if view.finding is Finding.ROOT_CAUSE:
+    if view.finding is DebugFinding.ROOT_CAUSE:
         return exit_for(Verdict(view.why_verdict))
-    if view.finding is Finding.REFUSED and view.why_verdict == Verdict.WAITING:
+    if view.finding is DebugFinding.REFUSED and view.why_verdict == Verdict.WAITING:
         return Exit.WAITING  # An unhealthy node may recover, terminating pods end.
     exits = {
-        Finding.COMPLETE: Exit.SATISFIED,
-        Finding.REFUSED: Exit.BLOCKED,
-        Finding.NOT_MADE: Exit.BLOCKED,
-        Finding.UNKNOWN: Exit.INCOMPLETE,
+        DebugFinding.COMPLETE: Exit.SATISFIED,
+        DebugFinding.REFUSED: Exit.BLOCKED,
+        DebugFinding.NOT_MADE: Exit.BLOCKED,
+        DebugFinding.UNKNOWN: Exit.INCOMPLETE,
     }
     return exits.get(view.finding, Exit.WAITING)

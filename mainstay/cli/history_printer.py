@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from mainstay.api import fields, labels
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kind_names import DEFINITIONS
 from mainstay.api.kinds import BUILTIN
@@ -108,7 +108,7 @@ def build_filter(kind: KnownKind, label_text: str, field_text: str) -> Callable[
         by_field = fields.parse(field_text) if field_text else None
         if by_field is not None:
             fields.check_supported(by_field, selectable)
-    except ApiError as error:
+    except StatusError as error:
         raise BadSelector(str(error)) from None
 
     def matches(obj: Object) -> bool:

@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """One command of a table."""
 
     section: str
@@ -28,7 +28,7 @@ class Entry:
 
 
 class LazyGroup(click.Group):
-    def __init__(self, *args: Any, table: Sequence[Entry], **options: Any) -> None:
+    def __init__(self, *args: Any, table: Sequence[CommandEntry], **options: Any) -> None:
         super().__init__(*args, **options)
         self.table = {entry.name: entry for entry in table}
 

@@ -10,33 +10,33 @@ from typing import Final
 import click
 
 from mainstay.cli.exits import Exit
-from mainstay.cli.lazy_group import Entry, LazyGroup
+from mainstay.cli.lazy_group import CommandEntry, LazyGroup
 
 COMMANDS: Final = (
-    Entry("Cluster", "up", "Start a cluster on this machine", "mainstay.cli.up:up"),
-    Entry("Cluster", "down", "Stop the cluster and its workloads", "mainstay.cli.down:down"),
-    Entry("Cluster", "status", "Show what runs and what is ready", "mainstay.cli.status:status"),
-    Entry("Cluster", "completion", "Print a shell completion script", "mainstay.cli.completion:completion"),
-    Entry("Objects", "get", "Show objects, now or at an earlier time", "mainstay.cli.get:get"),
-    Entry("Objects", "apply", "Apply manifests", "mainstay.cli.apply:apply"),
-    Entry("Objects", "delete", "Delete objects and wait for the deletion", "mainstay.cli.delete:delete"),
-    Entry("Objects", "logs", "Print container logs", "mainstay.cli.logs:logs"),
-    Entry("Explain", "why", "Explain the state of an object", "mainstay.cli.why:why"),
-    Entry("Explain", "timeline", "Show what happened to an object", "mainstay.cli.timeline:timeline"),
-    Entry("Explain", "blame", "Show who last set each field", "mainstay.cli.blame:blame"),
-    Entry("Explain", "diff", "Compare the cluster at two times", "mainstay.cli.diff:diff"),
-    Entry("Explain", "debug", "Diagnose a workload from all signals", "mainstay.cli.debug:debug"),
-    Entry("Explain", "coupling", "Show who can change a decision's inputs", "mainstay.cli.coupling:coupling"),
-    Entry("Explain", "plan", "Predict the effect of applying manifests", "mainstay.cli.plan:plan"),
-    Entry("Incident", "record", "Export an incident bundle", "mainstay.cli.record:record"),
-    Entry("Incident", "replay", "Replay recorded decisions and compare", "mainstay.cli.replay:replay"),
-    Entry("Incident", "hold", "Pause a controller, evictions or a rollout", "mainstay.cli.hold:hold"),
-    Entry("Incident", "release", "Release a hold early", "mainstay.cli.release:release"),
-    Entry("Test", "sim", "Simulate clusters and inject faults", "mainstay.cli.sim:sim"),
-    Entry("Components", "server", "Run an API server", "mainstay.cli.server:server"),
-    Entry("Components", "scheduler", "Run a scheduler", "mainstay.cli.scheduler:scheduler"),
-    Entry("Components", "controllers", "Run the controllers", "mainstay.cli.controllers:controllers"),
-    Entry("Components", "agent", "Run a node", "mainstay.cli.agent:agent"),
+    CommandEntry("Cluster", "up", "Start a cluster on this machine", "mainstay.cli.up:up"),
+    CommandEntry("Cluster", "down", "Stop the cluster and its workloads", "mainstay.cli.down:down"),
+    CommandEntry("Cluster", "status", "Show what runs and what is ready", "mainstay.cli.status:status"),
+    CommandEntry("Cluster", "completion", "Print a shell completion script", "mainstay.cli.completion:completion"),
+    CommandEntry("Objects", "get", "Show objects, now or at an earlier time", "mainstay.cli.get:get"),
+    CommandEntry("Objects", "apply", "Apply manifests", "mainstay.cli.apply:apply"),
+    CommandEntry("Objects", "delete", "Delete objects and wait for the deletion", "mainstay.cli.delete:delete"),
+    CommandEntry("Objects", "logs", "Print container logs", "mainstay.cli.logs:logs"),
+    CommandEntry("Explain", "why", "Explain the state of an object", "mainstay.cli.why:why"),
+    CommandEntry("Explain", "timeline", "Show what happened to an object", "mainstay.cli.timeline:timeline"),
+    CommandEntry("Explain", "blame", "Show who last set each field", "mainstay.cli.blame:blame"),
+    CommandEntry("Explain", "diff", "Compare the cluster at two times", "mainstay.cli.diff:diff"),
+    CommandEntry("Explain", "debug", "Diagnose a workload from all signals", "mainstay.cli.debug:debug"),
+    CommandEntry("Explain", "coupling", "Show who can change a decision's inputs", "mainstay.cli.coupling:coupling"),
+    CommandEntry("Explain", "plan", "Predict the effect of applying manifests", "mainstay.cli.plan:plan"),
+    CommandEntry("Incident", "record", "Export an incident bundle", "mainstay.cli.record:record"),
+    CommandEntry("Incident", "replay", "Replay recorded decisions and compare", "mainstay.cli.replay:replay"),
+    CommandEntry("Incident", "hold", "Pause a controller, evictions or a rollout", "mainstay.cli.hold:hold"),
+    CommandEntry("Incident", "release", "Release a hold early", "mainstay.cli.release:release"),
+    CommandEntry("Test", "sim", "Simulate clusters and inject faults", "mainstay.cli.sim:sim"),
+    CommandEntry("Components", "server", "Run an API server", "mainstay.cli.server:server"),
+    CommandEntry("Components", "scheduler", "Run a scheduler", "mainstay.cli.scheduler:scheduler"),
+    CommandEntry("Components", "controllers", "Run the controllers", "mainstay.cli.controllers:controllers"),
+    CommandEntry("Components", "agent", "Run a node", "mainstay.cli.agent:agent"),
 )
 
 

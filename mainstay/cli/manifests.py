@@ -79,7 +79,7 @@ def place(kind: "KnownKind", manifest: Manifest, given: str, default: str) -> "O
 
 def parse_manifests(text: str, where: str) -> list[Manifest]:
     """Parse the objects in a text. Raises `click.ClickException` with the place of the problem."""
-    from mainstay.api.errors import ApiError
+    from mainstay.api.errors import StatusError
     from mainstay.api.yaml_body import parse_yaml
 
     documents = [each for each in _documents(text) if not _is_empty(each)]
@@ -88,7 +88,7 @@ def parse_manifests(text: str, where: str) -> list[Manifest]:
         here = f"{where}, document {number}" if len(documents) > 1 else where
         try:
             read = parse_yaml(document.encode())
-        except ApiError as error:
+        except StatusError as error:
             raise click.ClickException(f"{here}: {error}") from None
         if read.problems:
             raise click.ClickException(f"{here}: {read.problems[0]}")

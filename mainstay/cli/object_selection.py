@@ -135,7 +135,7 @@ def complete_from_cluster(
     """Complete with names from the cluster; with nothing if it does not answer in time."""
     from mainstay.api.retry_shape import RetryShape
     from mainstay.client.errors import ApiError
-    from mainstay.client.limits import Limits
+    from mainstay.client.limits import ClientLimits
     from mainstay.env import tasks
 
     found: list[str] = []
@@ -148,7 +148,7 @@ def complete_from_cluster(
     no_retry = RetryShape(
         attempts_max=1, first_delay=timedelta(milliseconds=100), delay_max=timedelta(seconds=1), jitter=0.5
     )
-    limits = Limits(within=_COMPLETED_WITHIN, connect_within=_COMPLETED_WITHIN, retry=no_retry)
+    limits = ClientLimits(within=_COMPLETED_WITHIN, connect_within=_COMPLETED_WITHIN, retry=no_retry)
     try:
         config = load_config(context.params.get("kubeconfig") or "", context.params.get("context") or "")
         call_cluster(config, in_time, limits=limits)

@@ -18,14 +18,14 @@ from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config, from_kubeconfig_file
 from mainstay.client.errors import ApiError
-from mainstay.client.limits import RETRY, Limits
+from mainstay.client.limits import RETRY, ClientLimits
 from mainstay.env import Env, network, tasks
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
 
 ARRIVAL_WITHIN: Final = timedelta(seconds=10)
 _LOOK_EVERY: Final = timedelta(milliseconds=50)
-_ONCE: Final = Limits(within=timedelta(seconds=3), retry=replace(RETRY, attempts_max=1))
+_ONCE: Final = ClientLimits(within=timedelta(seconds=3), retry=replace(RETRY, attempts_max=1))
 
 
 @dataclass(frozen=True, slots=True)

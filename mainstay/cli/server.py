@@ -153,7 +153,7 @@ def server(
     http://127.0.0.1:4318/v1/traces, and needs pip install 'mainstay[otel]'.
     """
     from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, tasks
-    from mainstay.http.server import Limits as HttpLimits
+    from mainstay.http.server import HttpLimits
     from mainstay.server.decisions.journal import JournalLimits
     from mainstay.server.process import CannotGoOn, CannotStart, ServerOptions, serve
 

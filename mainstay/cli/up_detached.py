@@ -14,7 +14,7 @@ from mainstay.cli import cluster as shape
 from mainstay.cli.cluster import CannotStart, Cluster, ClusterSettings, GivenSettings
 from mainstay.cli.counts import render_count
 from mainstay.cli.exits import Exit
-from mainstay.cli.up_progress import LOOK_EVERY, Progress, show_use, wait_until_ready
+from mainstay.cli.up_progress import LOOK_EVERY, StartProgress, show_use, wait_until_ready
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, commands, log_files, signals, tasks
 from mainstay.env.commands import Identity
 from mainstay.supervisor import records
@@ -27,7 +27,7 @@ async def run_detached(directory: Path, given: GivenSettings, patience: timedelt
     env = Env(clock, Chance.fresh(), disk)
     runs = SystemDisk(directory / "run")
     settings = shape.merge_settings(disk, given)
-    progress = Progress(clock, clock.monotonic_ns())
+    progress = StartProgress(clock, clock.monotonic_ns())
     other = records.read(runs, records.SUPERVISOR)
     log = directory / "logs" / f"{records.SUPERVISOR}.log"
     size = log_files.size(log)
@@ -73,7 +73,7 @@ async def run_detached(directory: Path, given: GivenSettings, patience: timedelt
 
 
 async def _wait(
-    cluster: Cluster, env: Env, runs: SystemDisk, progress: Progress, patience: timedelta, keeper: Identity
+    cluster: Cluster, env: Env, runs: SystemDisk, progress: StartProgress, patience: timedelta, keeper: Identity
 ) -> bool:
     """Wait until the cluster is ready or the background process has ended."""
     gone = tasks.spawn(commands.ended(keeper), name="wait for the end of the background process")

@@ -16,7 +16,7 @@ from mainstay.cli.cluster import SERVER, CannotStart, Cluster, ClusterSettings, 
 from mainstay.cli.cluster_stop import LEFT_OVER, STOPPED, WorkloadsEnd, stop_cluster, stop_workloads
 from mainstay.cli.counts import render_count
 from mainstay.cli.exits import Exit
-from mainstay.cli.up_progress import Progress, mark, say, show_use, wait_until_ready
+from mainstay.cli.up_progress import StartProgress, mark, say, show_use, wait_until_ready
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, commands, log_files, signals, tasks
 from mainstay.env.disk import DiskFull, directories_in
 from mainstay.supervisor import records
@@ -66,7 +66,7 @@ class _Foreground:
             ) from None
         try:
             await self._prepare()
-            return await self._run(stopping, Progress(self._clock, began_ns), patience)
+            return await self._run(stopping, StartProgress(self._clock, began_ns), patience)
         finally:
             await self._supervisor.close()
             self._worker.close()
@@ -119,7 +119,7 @@ class _Foreground:
         except BadCertificate as error:
             raise CannotStart(f"{self._directory}: {error}") from None
 
-    async def _run(self, stopping: signals.StopSignals, progress: Progress, patience: timedelta) -> int:
+    async def _run(self, stopping: signals.StopSignals, progress: StartProgress, patience: timedelta) -> int:
         cluster, supervisor = self._cluster, self._supervisor
         components = cluster.components()
         self._given_up = asyncio.get_running_loop().create_future()
@@ -212,7 +212,7 @@ class _Foreground:
             say(f"      {line}", err=True)
         say(f"      (log file {path}{'' if lines else ', empty'})", err=True)
 
-    def _say_ready(self, is_ready: bool, progress: Progress, patience: timedelta) -> None:
+    def _say_ready(self, is_ready: bool, progress: StartProgress, patience: timedelta) -> None:
         if not is_ready:
             say(
                 f"mainstay: not ready after {patience.total_seconds():.0f} s; still starting. Check `mainstay status`"

@@ -17,7 +17,7 @@ LOOK_EVERY: Final = timedelta(milliseconds=50)
 
 
 @dataclass(slots=True)
-class Progress:
+class StartProgress:
     """The progress of a starting cluster."""
 
     clock: Clock
@@ -33,7 +33,9 @@ class Progress:
             say(f"  {mark('✓', 'green')} {name:<14}{text:<42}{self.elapsed()}")
 
 
-async def wait_until_ready(cluster: Cluster, env: Env, runs: Disk, progress: Progress, patience: timedelta) -> bool:
+async def wait_until_ready(
+    cluster: Cluster, env: Env, runs: Disk, progress: StartProgress, patience: timedelta
+) -> bool:
     """Print each component as it becomes ready. Returns whether all of them are."""
     try:
         async with tasks.timeout(patience):
@@ -43,7 +45,7 @@ async def wait_until_ready(cluster: Cluster, env: Env, runs: Disk, progress: Pro
     return True
 
 
-async def _show_until_ready(cluster: Cluster, env: Env, runs: Disk, progress: Progress) -> None:
+async def _show_until_ready(cluster: Cluster, env: Env, runs: Disk, progress: StartProgress) -> None:
     from mainstay.cli.readiness import connect, find_ready, read_nodes
 
     wanted = [node.name for node in cluster.nodes()]

@@ -20,7 +20,7 @@ from typing import assert_never
 from mainstay.env.invariants import broken
 
 
-class Condition(StrEnum):
+class BreakerState(StrEnum):
     """How a server is doing, for metrics and for people. Shown to users: only add."""
 
     CLOSED = "Closed"
@@ -32,7 +32,7 @@ class Condition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class BreakerRules:
     failures_max: int = 5
     """So many in a row open it."""
     open_for: timedelta = timedelta(seconds=1)
@@ -44,36 +44,36 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class BreakerClosed:
     failures: int = 0
     """In a row, up to now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class BreakerOpen:
     until_ns: int
     trips: int
     """How many times it has opened since it was last closed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Probing:
+class BreakerProbing:
     until_ns: int
     trips: int
 
 
-State = Closed | Open | Probing
+State = BreakerClosed | BreakerOpen | BreakerProbing
 
-HEALTHY = Closed()
+HEALTHY = BreakerClosed()
 
 
-def admit(state: State, now_ns: int, rules: Rules) -> State | None:
+def admit(state: State, now_ns: int, rules: BreakerRules) -> State | None:
     """Ask to send one request. The state from now on; None if it must not be sent."""
     match state:
-        case Closed():
+        case BreakerClosed():
             return state
-        case Open(until_ns, trips) | Probing(until_ns, trips):
-            return None if now_ns < until_ns else Probing(now_ns + _ns(rules.probe_within), trips)
+        case BreakerOpen(until_ns, trips) | BreakerProbing(until_ns, trips):
+            return None if now_ns < until_ns else BreakerProbing(now_ns + _ns(rules.probe_within), trips)
         case _:
             assert_never(state)
 
@@ -83,38 +83,38 @@ def succeeded(state: State) -> State:
     return HEALTHY
 
 
-def failed(state: State, now_ns: int, rules: Rules) -> State:
+def failed(state: State, now_ns: int, rules: BreakerRules) -> State:
     """None came, or one that says that the server can do nothing."""
     match state:
-        case Closed(failures):
+        case BreakerClosed(failures):
             if not 0 <= failures < rules.failures_max:
                 raise broken("a closed breaker has failed less often than opens it", "breaker", failures=failures)
             if failures + 1 < rules.failures_max:
-                return Closed(failures + 1)
+                return BreakerClosed(failures + 1)
             return _open(now_ns, 1, rules)
-        case Probing(_, trips):
+        case BreakerProbing(_, trips):
             return _open(now_ns, trips + 1, rules)
-        case Open():
+        case BreakerOpen():
             return state  # Of a request that was sent before it opened: that is no news.
         case _:
             assert_never(state)
 
 
-def condition(state: State) -> Condition:
+def condition(state: State) -> BreakerState:
     match state:
-        case Closed():
-            return Condition.CLOSED
-        case Open():
-            return Condition.OPEN
-        case Probing():
-            return Condition.PROBING
+        case BreakerClosed():
+            return BreakerState.CLOSED
+        case BreakerOpen():
+            return BreakerState.OPEN
+        case BreakerProbing():
+            return BreakerState.PROBING
         case _:
             assert_never(state)
 
 
-def _open(now_ns: int, trips: int, rules: Rules) -> Open:
+def _open(now_ns: int, trips: int, rules: BreakerRules) -> BreakerOpen:
     wanted_ns = _ns(rules.open_for) << min(trips - 1, 32)
-    return Open(now_ns + min(wanted_ns, _ns(rules.open_for_max)), trips)
+    return BreakerOpen(now_ns + min(wanted_ns, _ns(rules.open_for_max)), trips)
 
 
 def _ns(duration: timedelta) -> int:

@@ -24,7 +24,7 @@ import msgspec
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
-from mainstay.client.entry import Change, ChangeType, Entry
+from mainstay.client.entry import CachedObject, Change, ChangeType
 from mainstay.client.indexes import Index
 from mainstay.client.partial import Path, reader
 from mainstay.client.tombstones import TOMBSTONES_MAX, Tombstone, Tombstones
@@ -62,7 +62,7 @@ class Cache:
         self.rewinds = 0
         """How often the store was found to have gone back."""
         self.tombstones = Tombstones(tombstones_max)
-        self._entries: dict[ObjectKey, Entry] = {}
+        self._entries: dict[ObjectKey, CachedObject] = {}
         self._keys: tuple[ObjectKey, ...] | None = ()
         self._tables: list[_Table] = []
         self._numbers: dict[str, int] = {}
@@ -94,7 +94,7 @@ class Cache:
         entry = self._entries.get(key)
         return None if entry is None else entry.raw
 
-    def entry(self, key: ObjectKey) -> Entry | None:
+    def entry(self, key: ObjectKey) -> CachedObject | None:
         """The object with its uid and revision, not decoded. It stays as it is when the cache goes on."""
         return self._entries.get(key)
 
@@ -104,7 +104,7 @@ class Cache:
             self._keys = tuple(sorted(self._entries))
         return self._keys
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[CachedObject]:
         """All of them, sorted by key. Do not await while going through them."""
         return map(self._entries.__getitem__, self.keys())
 
@@ -174,7 +174,7 @@ class Cache:
 
     # Feeding.
 
-    def read(self, raw: bytes) -> Entry:
+    def read(self, raw: bytes) -> CachedObject:
         """An object as this cache would keep it. Raises `Malformed`."""
         try:
             fields = self._read_fields(raw)
@@ -187,7 +187,7 @@ class Cache:
             raise Malformed(f"{self.kind}: not an object with a name and a uid: {raw[:200]!r}")
         try:
             # As good as a key, to look.
-            held: Entry | None = self._entries.get((namespace, name))  # type: ignore[call-overload]
+            held: CachedObject | None = self._entries.get((namespace, name))  # type: ignore[call-overload]
             revision = int(version)
         except (TypeError, ValueError):
             raise Malformed(f"{self.kind}: not an object with a name and a version: {raw[:200]!r}") from None
@@ -197,10 +197,12 @@ class Cache:
         if held is not None:
             # Most changes leave most of this as it was: keep one copy of it.
             uid = held.uid if held.uid == uid else uid
-            return Entry(held.key, uid, revision, raw, held.values if held.values == values else _interned(values))
-        return Entry(ObjectKey(sys.intern(namespace), name), uid, revision, raw, _interned(values))
+            return CachedObject(
+                held.key, uid, revision, raw, held.values if held.values == values else _interned(values)
+            )
+        return CachedObject(ObjectKey(sys.intern(namespace), name), uid, revision, raw, _interned(values))
 
-    def read_item(self, raw: bytes) -> Entry:
+    def read_item(self, raw: bytes) -> CachedObject:
         """The same from an item of a list, which may leave out what it is."""
         try:
             kind, _ = _read_type(raw)
@@ -211,7 +213,7 @@ class Cache:
             raw = said + raw.lstrip()[1:]
         return self.read(raw)
 
-    def apply(self, entry: Entry, *, is_deleted: bool = False) -> Sequence[Change]:
+    def apply(self, entry: CachedObject, *, is_deleted: bool = False) -> Sequence[Change]:
         """Take over one change, with which the cache reaches its revision. Says what that did: usually one change."""
         key = entry.key
         if entry.revision <= self.revision:
@@ -227,7 +229,7 @@ class Cache:
             self._check_indexes(key)
         return changes
 
-    def replace(self, entries: Iterable[Entry], revision: int, *, is_rewind: bool = False) -> Sequence[Change]:
+    def replace(self, entries: Iterable[CachedObject], revision: int, *, is_rewind: bool = False) -> Sequence[Change]:
         """Take over all there is as of a revision. What is held and not among it is gone, and that is a change too.
 
         With `is_rewind` the revision may be lower than the one reached: the store itself has gone back.
@@ -279,7 +281,7 @@ class Cache:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _put(self, old: Entry | None, entry: Entry, revision: int) -> tuple[Change, ...]:
+    def _put(self, old: CachedObject | None, entry: CachedObject, revision: int) -> tuple[Change, ...]:
         key = entry.key
         if old is None:
             self._add(entry)
@@ -297,23 +299,23 @@ class Cache:
                     table.add(key, now)
         return (Change(self.kind, key, ChangeType.MODIFIED, old, entry, revision),)
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: CachedObject) -> None:
         self._entries[entry.key] = entry
         self._keys = None
         self._found_under(entry)
 
-    def _found_under(self, entry: Entry) -> None:
+    def _found_under(self, entry: CachedObject) -> None:
         for table, values in zip(self._tables, entry.values, strict=True):
             table.add(entry.key, values)
 
-    def _indexed(self, entry: Entry) -> Entry:
+    def _indexed(self, entry: CachedObject) -> CachedObject:
         """An entry that was read before an index was added is read again."""
         return entry if len(entry.values) == len(self._tables) else self.read(entry.raw)
 
-    def _infer_delete(self, old: Entry, revision: int) -> Change:
+    def _infer_delete(self, old: CachedObject, revision: int) -> Change:
         return self._delete(old, old, revision, is_inferred=True)
 
-    def _delete(self, old: Entry, last: Entry, revision: int, *, is_inferred: bool = False) -> Change:
+    def _delete(self, old: CachedObject, last: CachedObject, revision: int, *, is_inferred: bool = False) -> Change:
         del self._entries[old.key]
         self._keys = None
         for table, values in zip(self._tables, old.values, strict=True):

@@ -37,9 +37,9 @@ from mainstay.client.call import (
 )
 from mainstay.client.config import Config
 from mainstay.client.connection import Response
-from mainstay.client.dispatch import Counts, Sender, ServerState
+from mainstay.client.dispatch import RequestCounts, Sender, ServerState
 from mainstay.client.errors import Unavailable
-from mainstay.client.limits import Limits
+from mainstay.client.limits import ClientLimits
 from mainstay.client.stream import Stream
 from mainstay.client.watch import Watch
 from mainstay.env import Env
@@ -94,9 +94,11 @@ _raw_list_decoder = msgspec.json.Decoder(_RawList)
 class Client:
     """Use it as an async context manager, or call `close` in the end. Belongs to the event loop it is used on."""
 
-    def __init__(self, config: Config, env: Env, *, user_agent: str = "mainstay", limits: Limits | None = None) -> None:
+    def __init__(
+        self, config: Config, env: Env, *, user_agent: str = "mainstay", limits: ClientLimits | None = None
+    ) -> None:
         """Reads certificates, which blocks for a moment. Raises `BadConfig`. Nothing is asked before the first call."""
-        self._limits = limits or Limits()
+        self._limits = limits or ClientLimits()
         self._sender = Sender(config, env, user_agent, self._limits)
         self.config = config
 
@@ -113,7 +115,7 @@ class Client:
         await self._sender.close()
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> RequestCounts:
         return self._sender.counts
 
     def servers(self) -> list[ServerState]:

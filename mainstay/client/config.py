@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.api.yaml_body import parse_yaml
 from mainstay.env.disk import read_text
 
@@ -218,7 +218,7 @@ class _Part:
 def _parsed(text: str) -> dict[str, Any]:
     try:
         value = parse_yaml(text.encode()).value
-    except (ApiError, UnicodeEncodeError) as error:
+    except (StatusError, UnicodeEncodeError) as error:
         raise BadConfig(f"kubeconfig: invalid YAML: {error}") from None
     if not isinstance(value, dict):
         raise BadConfig("kubeconfig: must be a mapping")

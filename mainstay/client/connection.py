@@ -18,7 +18,7 @@ from typing import Protocol, cast
 import msgspec
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from mainstay.client.limits import Limits
+from mainstay.client.limits import ClientLimits
 from mainstay.env import Clock
 
 # Below this, head and body go out as one piece: to copy is cheaper than a second call of the system.
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
 
     _transport: asyncio.Transport
 
-    def __init__(self, limits: Limits, clock: Clock, on_lost: "Callable[[Connection], None]") -> None:
+    def __init__(self, limits: ClientLimits, clock: Clock, on_lost: "Callable[[Connection], None]") -> None:
         self._limits = limits
         self._silence_s = limits.answer_within.total_seconds()
         self._clock = clock

@@ -18,13 +18,13 @@ from typing import Final, Protocol
 import msgspec
 
 from mainstay.client import breaker
-from mainstay.client.breaker import Condition
+from mainstay.client.breaker import BreakerState
 from mainstay.client.call import Call, Repeat, header_line
 from mainstay.client.config import Address, BadConfig, Config
 from mainstay.client.connection import Broken, Connection, Malformed, Response, Sink, nanoseconds
 from mainstay.client.credentials import Credentials
 from mainstay.client.errors import ApiError, Unauthorized, Unavailable, build_error
-from mainstay.client.limits import Limits
+from mainstay.client.limits import ClientLimits
 from mainstay.client.pool import NotSent, Pool, ShutDown
 from mainstay.client.retry_policy import Attempt, Failure, wait_before_repeat
 from mainstay.client.tls import tls_context
@@ -36,7 +36,7 @@ _CANNOT: Final = frozenset({502, 503, 504})
 
 
 @dataclass(slots=True)
-class Counts:
+class RequestCounts:
     """What has happened so far, for metrics."""
 
     requests: int = 0
@@ -52,7 +52,7 @@ class ServerState:
     """One server as the client sees it."""
 
     address: str
-    condition: Condition
+    condition: BreakerState
     connections: int
     connections_opened: int
 
@@ -72,7 +72,7 @@ class _AllLeftAlone(NotSent):
 
 
 class Sender:
-    def __init__(self, config: Config, env: Env, user_agent: str, limits: Limits) -> None:
+    def __init__(self, config: Config, env: Env, user_agent: str, limits: ClientLimits) -> None:
         """Blocks while it reads certificates. Raises `BadConfig`."""
         self._clock = env.clock
         self._limits = limits
@@ -86,7 +86,7 @@ class Sender:
         # Not all clients begin with the same server.
         self._current = env.chance.stream("client", "first server").randrange(len(self._servers))
         self._knows_operations: bool | None = None
-        self.counts = Counts()
+        self.counts = RequestCounts()
 
     def _server(self, address: Address, config: Config, tls: ssl.SSLContext | None, agent: bytes) -> _Server:
         used = tls if address.is_tls else None
@@ -190,7 +190,7 @@ class Sender:
                 self.counts.unanswered += 1
                 pool.drop_idle()
                 self._failed(server)
-            elif isinstance(server.breaker, breaker.Probing):
+            elif isinstance(server.breaker, breaker.BreakerProbing):
                 self._failed(server)  # The caller that probed gave up. Others need not wait until the probe times out.
             raise
         if sink is None:

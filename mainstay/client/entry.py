@@ -12,7 +12,7 @@ from mainstay.api.object_key import ObjectKey
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class CachedObject(msgspec.Struct, frozen=True, gc=False):
     """One object at one revision. Holds no cycles, so the garbage collector need not follow fifty thousand of them."""
 
     key: ObjectKey
@@ -40,9 +40,9 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     kind: KindName
     key: ObjectKey
     type: ChangeType
-    old: Entry | None
+    old: CachedObject | None
     """What the cache had before."""
-    new: Entry | None
+    new: CachedObject | None
     revision: int
     """What the cache has reached with it."""
     is_inferred: bool = False

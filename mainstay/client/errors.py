@@ -33,7 +33,7 @@ _MESSAGE_LENGTH_MAX: Final = 1000  # Of an answer that is no Status, of which th
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class ErrorCause:
     """One thing that was wrong. Reasons are the server's words, such as `FieldValueRequired`."""
 
     reason: str
@@ -62,12 +62,12 @@ class ApiError(Exception):
         self.may_have_happened = may_have_happened
 
     @property
-    def causes(self) -> tuple[Cause, ...]:
+    def causes(self) -> tuple[ErrorCause, ...]:
         found = self.details.get("causes")
         if not isinstance(found, list):
             return ()
         return tuple(
-            Cause(str(each.get("reason", "")), str(each.get("field", "")), str(each.get("message", "")))
+            ErrorCause(str(each.get("reason", "")), str(each.get("field", "")), str(each.get("message", "")))
             for each in found
             if isinstance(each, dict)
         )

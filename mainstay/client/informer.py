@@ -22,7 +22,7 @@ from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, ChangeType
 from mainstay.client.indexes import Index
 from mainstay.client.pump import SILENCE_MAX, Collection, Pump, Source
-from mainstay.client.reflector import PAGE_LIMIT, Counters, Reflector
+from mainstay.client.reflector import PAGE_LIMIT, Reflector, ReflectorCounters
 from mainstay.env import Env, tasks
 from mainstay.env.invariants import BrokenInvariant
 
@@ -91,7 +91,7 @@ class Informer:
     # How it is doing.
 
     @property
-    def counters(self) -> Counters:
+    def counters(self) -> ReflectorCounters:
         return self._reflector.counters
 
     @property

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api.retry_shape import RetryShape
-from mainstay.client.breaker import Rules
+from mainstay.client.breaker import BreakerRules
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -16,7 +16,7 @@ RETRY: Final = RetryShape(
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ClientLimits:
     within: timedelta = timedelta(seconds=60)
     """For a request with all its repeats. A caller who has less time cancels."""
     answer_within: timedelta = timedelta(seconds=20)
@@ -25,7 +25,7 @@ class Limits:
 
     retry: RetryShape = RETRY
     """How often one request is sent at most, and how soon after a failure. Its deadline is `within`."""
-    breaker: Rules = field(default_factory=Rules)
+    breaker: BreakerRules = field(default_factory=BreakerRules)
 
     connections: int = 32
     """To each server, for requests. Each watch has one of its own besides."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from mainstay.client.config import Address
 from mainstay.client.connection import Connection, nanoseconds
-from mainstay.client.limits import Limits
+from mainstay.client.limits import ClientLimits
 from mainstay.env import Clock, network, tasks
 from mainstay.env.invariants import broken
 
@@ -37,7 +37,7 @@ class ShutDown(NotSent):
 
 class Pool:
     def __init__(
-        self, address: Address, tls: ssl.SSLContext | None, server_name: str, limits: Limits, clock: Clock
+        self, address: Address, tls: ssl.SSLContext | None, server_name: str, limits: ClientLimits, clock: Clock
     ) -> None:
         self._address = address
         self._tls = tls

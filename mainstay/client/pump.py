@@ -24,17 +24,17 @@ from mainstay.client.cache import Cache, Malformed
 from mainstay.client.entry import Change, ChangeType
 from mainstay.client.errors import ApiError, BadRequest, Expired, Invalid, PutBack, Throttled
 from mainstay.client.reflector import (
-    Apply,
-    Fault,
+    ApplyChange,
     Instructions,
     List,
+    OpenWatch,
     Outside,
-    Phase,
     Reached,
     Reflector,
-    Replace,
-    Wait,
-    Watch,
+    ReflectorFault,
+    ReflectorPhase,
+    ReplaceAll,
+    WaitFor,
 )
 from mainstay.env import Env, tasks
 from mainstay.env.invariants import broken
@@ -147,12 +147,12 @@ class Pump:
         step = self._carry_out(self._reflector.start())
         while True:
             match step:
-                case Wait():
+                case WaitFor():
                     await tasks.sleep(step.delay(self._jitter.random()))
                     step = self._carry_out(self._reflector.waited())
                 case List():
                     step = await self._list(step)
-                case Watch():
+                case OpenWatch():
                     step = await self._watch(step)
                 case None:
                     raise RuntimeError(f"{self._collection}: there is nothing left to do")
@@ -178,7 +178,7 @@ class Pump:
             instructions = self._failed(error)
         return self._carry_out(instructions)
 
-    async def _watch(self, asked: Watch) -> Outside | None:
+    async def _watch(self, asked: OpenWatch) -> Outside | None:
         """Follow a stream until it ends, one way or the other."""
         where = self._collection
         opened_ns: int | None = None
@@ -214,14 +214,14 @@ class Pump:
             instructions = self._reflector.ended(self._since(opened_ns))
         except TimeoutError:
             self._note(f"no event or bookmark for {self._silence_max}")
-            instructions = self._reflector.failed(Fault.SILENT, lasted=self._since(opened_ns))
+            instructions = self._reflector.failed(ReflectorFault.SILENT, lasted=self._since(opened_ns))
         except (ApiError, Malformed) as error:
             instructions = self._failed(error, self._since(opened_ns))
         return self._carry_out(instructions)
 
     def _check_position(self) -> None:
         """What the reflector has taken as applied, the cache has applied: a gap would never be noticed again."""
-        if self._reflector.phase is Phase.WATCHING and self._reflector.revision != self._cache.revision:
+        if self._reflector.phase is ReflectorPhase.WATCHING and self._reflector.revision != self._cache.revision:
             rule = "a cache is where its watch is"
             raise broken(rule, f"{self._collection}", cache=self._cache.revision, watch=self._reflector.revision)
 
@@ -247,17 +247,19 @@ class Pump:
     def _carry_out(self, instructions: Instructions) -> Outside | None:
         """Do what can be done here and now; return what the outside has to be asked for, if anything."""
         for instruction in instructions:
-            if isinstance(instruction, Apply):  # Nearly always. A `match` over all of them takes longer than applying.
+            if isinstance(
+                instruction, ApplyChange
+            ):  # Nearly always. A `match` over all of them takes longer than applying.
                 self._deliver(self._cache.apply(instruction.entry, is_deleted=instruction.is_deleted))
             elif isinstance(instruction, Reached):
                 self._cache.reached(instruction.revision)
-            elif isinstance(instruction, Replace):
+            elif isinstance(instruction, ReplaceAll):
                 self._replace(instruction)
             else:
                 return instruction
         return None
 
-    def _replace(self, state: Replace) -> None:
+    def _replace(self, state: ReplaceAll) -> None:
         if state.is_rewind:
             held = self._cache.revision
             _logger.warning("%s: the store went back from revision %d to %d", self._collection, held, state.revision)
@@ -279,18 +281,18 @@ class Pump:
         _logger.info("%s at revision %d: %s", self._collection, self._cache.revision, error)
 
 
-def classify_error(error: ApiError) -> Fault:
+def classify_error(error: ApiError) -> ReflectorFault:
     """What an error of a list or a watch means for what to do next."""
     match error:
         case PutBack():
-            return Fault.PUT_BACK
+            return ReflectorFault.PUT_BACK
         case Expired():
-            return Fault.EXPIRED
+            return ReflectorFault.EXPIRED
         case Invalid() | BadRequest():
-            return Fault.UNSUPPORTED
+            return ReflectorFault.UNSUPPORTED
     if any(cause.reason == VERSION_TOO_LARGE for cause in error.causes):
-        return Fault.BEHIND
-    return Fault.UNAVAILABLE
+        return ReflectorFault.BEHIND
+    return ReflectorFault.UNAVAILABLE
 
 
 class _BookmarkMetadata(msgspec.Struct, rename="camel"):

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from mainstay.client.connection import Broken, Connection
 from mainstay.client.errors import Unavailable
-from mainstay.client.limits import Limits
+from mainstay.client.limits import ClientLimits
 
 
 class Unread:
@@ -19,7 +19,7 @@ class Unread:
     what: ClassVar[str]
     """What it is part of, for messages."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ClientLimits) -> None:
         self._limits = limits
         self.ready: deque[bytes] = deque()
         self._ready_bytes = 0

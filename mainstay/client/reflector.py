@@ -16,7 +16,8 @@ again, and when it has been refused `REWIND_AFTER` times, the store really has g
 
 It may also have come further than what is held before it is asked again. Then nothing in the revisions tells. Our
 servers name each opening of their store, and one that is told a name which is not part of its past says so
-(`Fault.PUT_BACK`; server/storage/epochs.py): what is read next replaces what is held, of which nothing counts as known.
+(`ReflectorFault.PUT_BACK`; server/storage/epochs.py): what is read next replaces what is held, of which nothing counts
+as known.
 
 In a watch, what is not newer than what is held has been seen before, and is dropped. Unless that cannot be: a change at
 or before the revision held that is *not* known here means that something was missed on the way, and everything is read
@@ -37,7 +38,7 @@ import msgspec
 
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.retry_shape import RetryShape
-from mainstay.client.entry import ChangeType, Entry
+from mainstay.client.entry import CachedObject, ChangeType
 from mainstay.env.invariants import broken
 from mainstay.env.state_table import StateTable
 
@@ -57,7 +58,7 @@ RESUME: Final = RetryShape(
 )
 
 
-class Fault(Enum):
+class ReflectorFault(Enum):
     """Why a list or a watch failed, as far as that changes what to do."""
 
     UNAVAILABLE = auto()
@@ -85,7 +86,7 @@ class List(msgspec.Struct, frozen=True):
     limit: int | None
 
 
-class Watch(msgspec.Struct, frozen=True):
+class OpenWatch(msgspec.Struct, frozen=True):
     """Open a stream after a revision; None: one that begins with everything there is. Then call `event` and `bookmark`
     for what it brings, and `ended` or `failed` when it is over."""
 
@@ -94,7 +95,7 @@ class Watch(msgspec.Struct, frozen=True):
     """What the server has called the store of which this revision is."""
 
 
-class Wait(msgspec.Struct, frozen=True):
+class WaitFor(msgspec.Struct, frozen=True):
     """Do nothing for a while. Then call `waited`."""
 
     shape: RetryShape
@@ -107,10 +108,10 @@ class Wait(msgspec.Struct, frozen=True):
         return max(self.least, self.shape.delay(self.failures, jitter))
 
 
-class Replace(msgspec.Struct, frozen=True):
+class ReplaceAll(msgspec.Struct, frozen=True):
     """This is all there is, as of a revision."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[CachedObject, ...]
     revision: int
     is_rewind: bool = False
     is_doubtful: bool = False
@@ -118,10 +119,10 @@ class Replace(msgspec.Struct, frozen=True):
     It may have come as far again in another way, so the same revision need not be the same object."""
 
 
-class Apply(msgspec.Struct, frozen=True, gc=False):
+class ApplyChange(msgspec.Struct, frozen=True, gc=False):
     """One change; what is held is then complete up to its revision."""
 
-    entry: Entry
+    entry: CachedObject
     is_deleted: bool
 
 
@@ -131,15 +132,15 @@ class Reached(msgspec.Struct, frozen=True):
     revision: int
 
 
-Outside = List | Watch | Wait
-Instruction = Outside | Replace | Apply | Reached
+Outside = List | OpenWatch | WaitFor
+Instruction = Outside | ReplaceAll | ApplyChange | Reached
 Instructions = tuple[Instruction, ...]
 """In order; at most the last one asks the outside. None of that kind: read on."""
 
 NOTHING: Final[Instructions] = ()
 
 
-class Phase(StrEnum):
+class ReflectorPhase(StrEnum):
     WAITING_TO_LIST = "waiting to list"
     LISTING = "listing"
     STREAMING_STATE = "streaming state"
@@ -147,26 +148,34 @@ class Phase(StrEnum):
     WAITING_TO_RESUME = "waiting to resume"
 
 
-STEPS: Final = StateTable[Phase](
+STEPS: Final = StateTable[ReflectorPhase](
     (
-        (Phase.WAITING_TO_LIST, "started or waited", Phase.STREAMING_STATE),
-        (Phase.WAITING_TO_LIST, "started or waited, and the server does not stream state", Phase.LISTING),
-        (Phase.STREAMING_STATE, "complete", Phase.WATCHING),
-        (Phase.STREAMING_STATE, "the server does not stream state", Phase.LISTING),
-        (Phase.STREAMING_STATE, "failed, ended, or older than what is held", Phase.WAITING_TO_LIST),
-        (Phase.LISTING, "complete", Phase.WATCHING),
-        (Phase.LISTING, "failed, of several states, or older than what is held", Phase.WAITING_TO_LIST),
-        (Phase.WATCHING, "ended after news", Phase.WATCHING),
-        (Phase.WATCHING, "ended or failed", Phase.WAITING_TO_RESUME),
-        (Phase.WATCHING, "expired, impossible, or failed too often", Phase.WAITING_TO_LIST),
-        (Phase.WAITING_TO_RESUME, "waited", Phase.WATCHING),
+        (ReflectorPhase.WAITING_TO_LIST, "started or waited", ReflectorPhase.STREAMING_STATE),
+        (
+            ReflectorPhase.WAITING_TO_LIST,
+            "started or waited, and the server does not stream state",
+            ReflectorPhase.LISTING,
+        ),
+        (ReflectorPhase.STREAMING_STATE, "complete", ReflectorPhase.WATCHING),
+        (ReflectorPhase.STREAMING_STATE, "the server does not stream state", ReflectorPhase.LISTING),
+        (ReflectorPhase.STREAMING_STATE, "failed, ended, or older than what is held", ReflectorPhase.WAITING_TO_LIST),
+        (ReflectorPhase.LISTING, "complete", ReflectorPhase.WATCHING),
+        (
+            ReflectorPhase.LISTING,
+            "failed, of several states, or older than what is held",
+            ReflectorPhase.WAITING_TO_LIST,
+        ),
+        (ReflectorPhase.WATCHING, "ended after news", ReflectorPhase.WATCHING),
+        (ReflectorPhase.WATCHING, "ended or failed", ReflectorPhase.WAITING_TO_RESUME),
+        (ReflectorPhase.WATCHING, "expired, impossible, or failed too often", ReflectorPhase.WAITING_TO_LIST),
+        (ReflectorPhase.WAITING_TO_RESUME, "waited", ReflectorPhase.WATCHING),
     )
 )
 """It begins as if it had waited to list."""
 
 
 @dataclass(slots=True)
-class Counters:
+class ReflectorCounters:
     """What has happened so far. Only ever grow, except where said."""
 
     lists: int = 0
@@ -203,12 +212,12 @@ class Reflector:
     ) -> None:
         self.revision = 0
         """Everything up to here has been handed out."""
-        self.phase = Phase.WAITING_TO_LIST
-        self.counters = Counters()
+        self.phase = ReflectorPhase.WAITING_TO_LIST
+        self.counters = ReflectorCounters()
         self._known_at = known_at
         self._streams_state = streams_state
         self._page_limit = page_limit
-        self._gathered: dict[ObjectKey, Entry] = {}
+        self._gathered: dict[ObjectKey, CachedObject] = {}
         self._gathered_at: int | None = None
         self._opening = ""
         """Of which opening of the store the revision held is, if a server has said so."""
@@ -226,21 +235,21 @@ class Reflector:
 
     def start(self) -> Instructions:
         """The first thing to do."""
-        self._require(Phase.WAITING_TO_LIST)
+        self._require(ReflectorPhase.WAITING_TO_LIST)
         return self._gather()
 
     def waited(self) -> Instructions:
-        self._require(Phase.WAITING_TO_LIST, Phase.WAITING_TO_RESUME)
-        return self._gather() if self.phase is Phase.WAITING_TO_LIST else self._resume()
+        self._require(ReflectorPhase.WAITING_TO_LIST, ReflectorPhase.WAITING_TO_RESUME)
+        return self._gather() if self.phase is ReflectorPhase.WAITING_TO_LIST else self._resume()
 
     def opened(self) -> None:
         """The server has accepted to be watched."""
-        self._require(Phase.STREAMING_STATE, Phase.WATCHING)
+        self._require(ReflectorPhase.STREAMING_STATE, ReflectorPhase.WATCHING)
         self._is_silent = True
 
-    def page(self, entries: Iterable[Entry], revision: int, continue_: str) -> Instructions:
+    def page(self, entries: Iterable[CachedObject], revision: int, continue_: str) -> Instructions:
         """A part of a list, and how to ask for the next one; empty if there is none."""
-        self._require(Phase.LISTING)
+        self._require(ReflectorPhase.LISTING)
         if self._gathered_at not in (None, revision):
             # Pages of two different states. Together they show something that never was.
             self.counters.refused += 1
@@ -250,18 +259,18 @@ class Reflector:
         if continue_:
             return (List(continue_, self._page_limit),)
         replacing = self._replace(revision)
-        return (*replacing, Watch(revision)) if self.phase is Phase.WATCHING else replacing
+        return (*replacing, OpenWatch(revision)) if self.phase is ReflectorPhase.WATCHING else replacing
 
-    def event(self, change: ChangeType, entry: Entry) -> Instructions:
+    def event(self, change: ChangeType, entry: CachedObject) -> Instructions:
         """Something that a watch says has happened."""
         self._is_silent = False
-        if self.phase is Phase.WATCHING:
+        if self.phase is ReflectorPhase.WATCHING:
             if entry.revision > self.revision:
                 self.revision = entry.revision
                 self.counters.events += 1
-                return (Apply(entry, change is ChangeType.DELETED),)
+                return (ApplyChange(entry, change is ChangeType.DELETED),)
             return self._old_event(change, entry)
-        self._require(Phase.STREAMING_STATE)
+        self._require(ReflectorPhase.STREAMING_STATE)
         if change is ChangeType.DELETED:
             self._gathered.pop(entry.key, None)
         else:
@@ -272,9 +281,9 @@ class Reflector:
         """A watch says how far it is, and perhaps that all there is has been sent, or what the store is called."""
         self.counters.bookmarks += 1
         self._is_silent = False
-        if self.phase is Phase.STREAMING_STATE:
+        if self.phase is ReflectorPhase.STREAMING_STATE:
             return self._replace(revision, opening) if ends_state else NOTHING
-        self._require(Phase.WATCHING)
+        self._require(ReflectorPhase.WATCHING)
         if revision < self.revision:
             self.counters.refused += 1
             return self._server_is_behind()
@@ -286,58 +295,61 @@ class Reflector:
 
     def ended(self, lasted: timedelta) -> Instructions:
         """The stream has come to its end, as they do after some time: that was how long it was open."""
-        self._require(Phase.STREAMING_STATE, Phase.WATCHING)
+        self._require(ReflectorPhase.STREAMING_STATE, ReflectorPhase.WATCHING)
         self._note_lasting(lasted)
-        if self.phase is Phase.STREAMING_STATE:
+        if self.phase is ReflectorPhase.STREAMING_STATE:
             return self._list_later()
         return self._resume() if self.revision > self._opened_at else self._resume_later()
 
     def malformed(self) -> Instructions:
         """What came cannot be understood: nothing that this connection, or this list, says can be relied on."""
         self.counters.refused += 1
-        return self.failed(Fault.UNAVAILABLE)
+        return self.failed(ReflectorFault.UNAVAILABLE)
 
     def failed(
-        self, fault: Fault, *, least: timedelta = timedelta(0), lasted: timedelta = timedelta(0)
+        self, fault: ReflectorFault, *, least: timedelta = timedelta(0), lasted: timedelta = timedelta(0)
     ) -> Instructions:
         """A list or a watch failed.
 
         `least` is how long the server wants to be left alone; `lasted`, how long the stream had been open.
         """
-        self._require(Phase.LISTING, Phase.STREAMING_STATE, Phase.WATCHING)
+        self._require(ReflectorPhase.LISTING, ReflectorPhase.STREAMING_STATE, ReflectorPhase.WATCHING)
         self._note_lasting(lasted)
-        if self.phase is Phase.WATCHING:
+        if self.phase is ReflectorPhase.WATCHING:
             return self._watch_failed(fault, least)
-        if fault in (Fault.UNSUPPORTED, Fault.SILENT) and self.phase is Phase.STREAMING_STATE:
+        if (
+            fault in (ReflectorFault.UNSUPPORTED, ReflectorFault.SILENT)
+            and self.phase is ReflectorPhase.STREAMING_STATE
+        ):
             self._streams_state = False  # Once and for all: this cannot be repeated for ever.
             return self._gather()
-        if fault is Fault.EXPIRED and self._gathered_at is not None:
+        if fault is ReflectorFault.EXPIRED and self._gathered_at is not None:
             # The pages took longer than the server keeps its history. All at once cannot expire halfway.
             self._page_limit = None
         return self._list_later(least)
 
-    def _watch_failed(self, fault: Fault, least: timedelta) -> Instructions:
+    def _watch_failed(self, fault: ReflectorFault, least: timedelta) -> Instructions:
         match fault:
-            case Fault.EXPIRED | Fault.PUT_BACK:
+            case ReflectorFault.EXPIRED | ReflectorFault.PUT_BACK:
                 self.counters.expired += 1
-                if fault is Fault.PUT_BACK:
+                if fault is ReflectorFault.PUT_BACK:
                     self._is_put_back = True
                     self._failures = 0  # The server is well, and there is much to find out.
                 return self._list_later(least)
-            case Fault.BEHIND:
+            case ReflectorFault.BEHIND:
                 return self._server_is_behind(least)
             case _:
                 self.counters.disconnects += 1
                 return self._connection_failed(fault, least)
 
-    def _connection_failed(self, fault: Fault, least: timedelta) -> Instructions:
+    def _connection_failed(self, fault: ReflectorFault, least: timedelta) -> Instructions:
         # A server may be unable to tell what was missed, because it is more than it holds for one client. Then it cuts
         # us off each time, and only a list gets past that. An idle server that is silent is another thing.
-        in_vain = self._is_silent and fault is not Fault.SILENT
+        in_vain = self._is_silent and fault is not ReflectorFault.SILENT
         self._times_in_vain = self._times_in_vain + 1 if in_vain else 0
         return self._list_later(least) if self._times_in_vain >= IN_VAIN_MAX else self._resume_later(least)
 
-    def _old_event(self, change: ChangeType, entry: Entry) -> Instructions:
+    def _old_event(self, change: ChangeType, entry: CachedObject) -> Instructions:
         known_at = self._known_at(entry.key)
         is_gone = change is ChangeType.DELETED and known_at == 0
         if known_at >= entry.revision or is_gone:
@@ -360,9 +372,9 @@ class Reflector:
         self._gathered_at = None
         self._is_silent = False
         if self._streams_state:
-            self._enter(Phase.STREAMING_STATE)
-            return (Watch(None),)
-        self._enter(Phase.LISTING)
+            self._enter(ReflectorPhase.STREAMING_STATE)
+            return (OpenWatch(None),)
+        self._enter(ReflectorPhase.LISTING)
         return (List("", self._page_limit),)
 
     def _replace(self, revision: int, opening: str = "") -> Instructions:
@@ -377,30 +389,30 @@ class Reflector:
         self.counters.rewinds += is_older
         entries, self._gathered = tuple(self._gathered.values()), {}
         self.revision = self._opened_at = revision
-        self._enter(Phase.WATCHING)
-        return (Replace(entries, revision, is_older, is_doubtful and not is_older),)
+        self._enter(ReflectorPhase.WATCHING)
+        return (ReplaceAll(entries, revision, is_older, is_doubtful and not is_older),)
 
     def _resume(self) -> Instructions:
         self._note_news()
         self.counters.reconnects += 1
-        self._enter(Phase.WATCHING)
+        self._enter(ReflectorPhase.WATCHING)
         self._opened_at = self.revision
         self._is_silent = False
-        return (Watch(self.revision, self._opening),)
+        return (OpenWatch(self.revision, self._opening),)
 
     def _resume_later(self, least: timedelta = timedelta(0)) -> Instructions:
-        self._enter(Phase.WAITING_TO_RESUME)
+        self._enter(ReflectorPhase.WAITING_TO_RESUME)
         return self._wait(RESUME, least)
 
     def _list_later(self, least: timedelta = timedelta(0)) -> Instructions:
-        self._enter(Phase.WAITING_TO_LIST)
+        self._enter(ReflectorPhase.WAITING_TO_LIST)
         self._gathered = {}
         return self._wait(LIST_AGAIN, least)
 
     def _wait(self, shape: RetryShape, least: timedelta) -> Instructions:
         self._note_news()
         self._failures += 1
-        return (Wait(shape, self._failures, least),)
+        return (WaitFor(shape, self._failures, least),)
 
     def _note_news(self) -> None:
         """If the watch brought something new, what failed before it no longer counts. A list alone does not: a server
@@ -415,11 +427,11 @@ class Reflector:
             self._failures = 0
             self._is_silent = False
 
-    def _enter(self, phase: Phase) -> None:
+    def _enter(self, phase: ReflectorPhase) -> None:
         if phase not in STEPS.after[self.phase]:
             raise broken("a reflector takes the steps of its table", f"{self.phase} to {phase}", revision=self.revision)
         self.phase = phase
 
-    def _require(self, *phases: Phase) -> None:
+    def _require(self, *phases: ReflectorPhase) -> None:
         if self.phase not in phases:
             raise RuntimeError(f"this cannot happen while {self.phase.name}, only while {[p.name for p in phases]}")

@@ -14,14 +14,14 @@ from typing import Self
 
 from mainstay.client.call import Call
 from mainstay.client.dispatch import Sender
-from mainstay.client.limits import Limits
+from mainstay.client.limits import ClientLimits
 from mainstay.client.receive_buffer import Unread
 
 
 class Stream:
     """Made by `Client.stream`. Nothing is asked before it is entered."""
 
-    def __init__(self, sender: Sender, call: Call, limits: Limits) -> None:
+    def __init__(self, sender: Sender, call: Call, limits: ClientLimits) -> None:
         self._sender = sender
         self._call = call
         self._pieces = _Pieces(limits)

@@ -14,13 +14,13 @@ from typing import Final
 import msgspec
 
 from mainstay.api.object_key import ObjectKey
-from mainstay.client.entry import Entry
+from mainstay.client.entry import CachedObject
 
 TOMBSTONES_MAX: Final = 1000  # Some megabytes of pods.
 
 
 class Tombstone(msgspec.Struct, frozen=True, gc=False):
-    last: Entry
+    last: CachedObject
     """The last state that was seen, which for an inferred delete need not be the last that was."""
     revision: int
     """The delete happened at this revision; an inferred one, at this or an earlier one after `last`."""

@@ -21,7 +21,7 @@ from mainstay.client.call import Call
 from mainstay.client.connection import Broken
 from mainstay.client.dispatch import Sender
 from mainstay.client.errors import ApiError, Unavailable, error_of_event
-from mainstay.client.limits import Limits
+from mainstay.client.limits import ClientLimits
 from mainstay.client.receive_buffer import Unread
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
@@ -52,7 +52,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 class Watch:
     """Made by `Client.watch`. Nothing is asked before it is entered."""
 
-    def __init__(self, sender: Sender, call: Call, limits: Limits) -> None:
+    def __init__(self, sender: Sender, call: Call, limits: ClientLimits) -> None:
         self._sender = sender
         self._call = call
         self._limits = limits
@@ -120,7 +120,7 @@ class _Lines(Unread):
 
     what = "watch"
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ClientLimits) -> None:
         super().__init__(limits)
         self._parts: list[bytes] = []  # Of a line of which the end has not come.
         self._parts_bytes = 0

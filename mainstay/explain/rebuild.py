@@ -22,7 +22,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kinds import BUILTIN
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
-from mainstay.client.entry import Entry
+from mainstay.client.entry import CachedObject
 from mainstay.client.indexes import Index
 from mainstay.journal.answers import Objects, StoredVersion
 from mainstay.journal.coverage import Gap
@@ -68,7 +68,7 @@ class RebuiltObjects:
         self._states: OrderedDict[tuple[str, int], tuple[Objects, tuple[Gap, ...]]] = OrderedDict()
         self._objects: OrderedDict[tuple[KindName, ObjectKey, int], Object] = OrderedDict()
         self._caches: OrderedDict[tuple[ViewPart, KindName, tuple[Index, ...]], Cache] = OrderedDict()
-        self._entries: OrderedDict[tuple[KindName, ObjectKey, int, tuple[Index, ...]], Entry] = OrderedDict()
+        self._entries: OrderedDict[tuple[KindName, ObjectKey, int, tuple[Index, ...]], CachedObject] = OrderedDict()
 
     async def objects(self, vector: Mapping[str, int]) -> tuple[dict[str, Objects], tuple[Gap, ...]]:
         """The objects of each kind as of a revision, and what is missing of them."""
@@ -133,7 +133,7 @@ class RebuiltObjects:
                 self._objects.popitem(last=False)
         return found
 
-    def _entry(self, cache: Cache, key: ObjectKey, revision: int, value: bytes) -> Entry:
+    def _entry(self, cache: Cache, key: ObjectKey, revision: int, value: bytes) -> CachedObject:
         known = (cache.kind, key, revision, cache.indexes)
         entry = self._entries.get(known)
         if entry is None:

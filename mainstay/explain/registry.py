@@ -23,14 +23,13 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.journal.record import DecisionRecord
 
 if TYPE_CHECKING:
-    from mainstay.explain.debug.view import CacheSeen, Pending, Repair, Rollback
+    from mainstay.explain.debug.view import CacheSeen, Pending, RepairView, Rollback
     from mainstay.explain.declared import Declared
     from mainstay.explain.moment import Moment
     from mainstay.explain.plan.values import Wait
-    from mainstay.explain.story.lines import Link as StoryLink
-    from mainstay.explain.story.lines import Stale
+    from mainstay.explain.story.lines import Stale, StoryLink
     from mainstay.explain.story.scope import FollowedObject
-    from mainstay.explain.why.answer import Link
+    from mainstay.explain.why.answer import ChainLink
     from mainstay.explain.why.case import Case
     from mainstay.explain.why.found import Found
     from mainstay.explain.why.removal import Removal
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     HoldUp = Callable[[Case, Object, str, str], Awaitable[Found | None]]
     """Says why an object has not all its pods ready, in the words of its owner; None: it has. The last two: whose pods
     they are, and what there is of former templates, in words."""
-    Remover = Callable[[Case, Version, Link], Awaitable[Removal]]
+    Remover = Callable[[Case, Version, ChainLink], Awaitable[Removal]]
     """Says why its controller deleted an object: from the version in which that was asked for."""
 
 
@@ -107,7 +106,7 @@ class PlacementRoom(Protocol):
         """Why a pod has no node."""
         ...
 
-    async def placed(self, case: "Case", pod: Object) -> "tuple[Link, ...]":
+    async def placed(self, case: "Case", pod: Object) -> "tuple[ChainLink, ...]":
         """How a pod came to its node."""
         ...
 
@@ -189,11 +188,11 @@ class RepairRoom(Protocol):
 
     def find_repair(
         self, states: Mapping[str, Object], kind: KindName, who: "FollowedObject", generation: int
-    ) -> "Repair | None": ...
+    ) -> "RepairView | None": ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class RegistryEntry:
     """One line of the table: a controller, the kind that it is about, and how to load what it knows."""
 
     component: str
@@ -210,7 +209,7 @@ class Entry:
 class Rooms:
     """The table, and those of whom there is one. Every value loads its module when it is called."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[RegistryEntry, ...]
     nodes: Callable[[], NodeRoom]
     containers: Callable[[], ContainerRoom]
     placements: Callable[[], PlacementRoom]

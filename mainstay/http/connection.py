@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, cast
 
-from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.env import tasks
 from mainstay.http import encoder
-from mainstay.http.limits import Limits
+from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import (
     Answer,
     Handler,
@@ -34,7 +34,7 @@ from mainstay.http.messages import (
     TunnelResponse,
     UpgradeResponse,
 )
-from mainstay.http.reader import Phase, RequestReader
+from mainstay.http.reader import ReaderPhase, RequestReader
 from mainstay.http.streams import Outlet, Stream, Tunnel
 from mainstay.http.websocket import WebSocket, accept_token
 
@@ -47,7 +47,7 @@ class ConnectionContext:
     """What the connections of one server share."""
 
     handler: Handler
-    limits: Limits
+    limits: HttpLimits
     date: encoder.DateHeader
     connections: "dict[Connection, None]" = field(default_factory=dict)
     is_draining: bool = False
@@ -94,7 +94,7 @@ class Connection(asyncio.Protocol):
         self._is_closing = False  # Nothing is read any more, except to drop it.
         self._was_active = False
         self._deadline: asyncio.TimerHandle | None = None
-        self._deadline_of: tuple[int, Phase] | None = None
+        self._deadline_of: tuple[int, ReaderPhase] | None = None
         self._close_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
 
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         connections[self] = None
         if len(connections) > self._service.limits.connections or self._service.is_draining:
             message = "the server has too many connections, or is shutting down"
-            self._send_refusal(ApiError(503, Reason.SERVICE_UNAVAILABLE, message, retry_after_s=1))
+            self._send_refusal(StatusError(503, StatusReason.SERVICE_UNAVAILABLE, message, retry_after_s=1))
             self._close()
         else:
             self._idle_timer = self._call_later(self._service.limits.idle_within, self._look_whether_idle)
@@ -178,7 +178,7 @@ class Connection(asyncio.Protocol):
             self._advance()
         if reader.wants_continue:
             self._send_continue()
-        if reader.phase is not Phase.BETWEEN or self._deadline is not None:
+        if reader.phase is not ReaderPhase.BETWEEN or self._deadline is not None:
             self._set_deadline()
 
     def _read_on(self) -> None:
@@ -206,7 +206,7 @@ class Connection(asyncio.Protocol):
         if self._task is None and not reader.ready and not self._is_closing:
             if reader.refusal is not None:
                 self._refuse(reader.refusal)
-            elif reader.is_last or (self._service.is_draining and reader.phase is Phase.BETWEEN):
+            elif reader.is_last or (self._service.is_draining and reader.phase is ReaderPhase.BETWEEN):
                 self._close()
 
     def _handle(self, request: Request) -> None:
@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
             if type(answer) is Response:
                 self._write(request, answer)
                 return
-        except ApiError as error:
+        except StatusError as error:
             self._write_safely(request, encoder.build_response(error))
             return
         except Exception as error:  # noqa: BLE001 - reported; one request's bug must not end the server
@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol):
                     await self._run_websocket(request, answer)
                 case TunnelResponse():
                     await self._run_tunnel(answer)
-        except ApiError as error:
+        except StatusError as error:
             self._answer_failure(request, encoder.build_response(error))
         except asyncio.CancelledError as error:
             if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
@@ -379,11 +379,11 @@ class Connection(asyncio.Protocol):
 
     # Refusing and closing.
 
-    def _refuse(self, error: ApiError) -> None:
+    def _refuse(self, error: StatusError) -> None:
         self._send_refusal(error)
         self._linger()
 
-    def _send_refusal(self, error: ApiError) -> None:
+    def _send_refusal(self, error: StatusError) -> None:
         response = encoder.build_response(error)
         head = encoder.head_of_response(response, date=self._service.date.line(), closes=True)
         self._outlet.send(head, response.body)
@@ -457,8 +457,8 @@ class Connection(asyncio.Protocol):
             self._deadline.cancel()
             self._deadline = None
         self._deadline_of = reading
-        if phase is not Phase.BETWEEN:
-            within = limits.head_within if phase is Phase.HEAD else limits.body_within
+        if phase is not ReaderPhase.BETWEEN:
+            within = limits.head_within if phase is ReaderPhase.HEAD else limits.body_within
             self._deadline = self._call_later(within, self._reading_took_too_long)
 
     def _reading_took_too_long(self) -> None:
@@ -466,11 +466,11 @@ class Connection(asyncio.Protocol):
         if self._outlet.is_reading_paused:
             self._set_deadline()  # It was we who did not read.
         elif not self._is_closing:
-            self._reader.give_up(ApiError(408, "RequestTimeout", "the request took too long to arrive"))
+            self._reader.give_up(StatusError(408, "RequestTimeout", "the request took too long to arrive"))
             self._advance()
 
     def _look_whether_idle(self) -> None:
-        is_reading = self._reader.phase is not Phase.BETWEEN and not self._outlet.is_reading_paused
+        is_reading = self._reader.phase is not ReaderPhase.BETWEEN and not self._outlet.is_reading_paused
         if not (self._was_active or is_reading or self._task is not None or self._is_closing):
             if self._transport.get_write_buffer_size() > 0:
                 self._transport.abort()  # It does not fetch its answers.

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.env import Clock
 from mainstay.http.messages import Request, Response, StreamResponse, TunnelResponse, UpgradeResponse
 
@@ -136,7 +136,7 @@ def _packer() -> "zlib._Compress":
     return zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_FRAMED)
 
 
-def build_response(error: ApiError) -> Response:
+def build_response(error: StatusError) -> Response:
     """An error as its Status. `Retry-After` only if the error says so: clients retry by it on their own."""
     headers = tuple(error.headers.items())
     if error.retry_after_s is not None:
@@ -144,6 +144,8 @@ def build_response(error: ApiError) -> Response:
     return Response(error.code, msgspec.json.encode(error.status()), headers=headers)
 
 
-def internal_error() -> ApiError:
+def internal_error() -> StatusError:
     """What a client hears of a bug: nothing, except that it is one. The rest is in the log."""
-    return ApiError(500, Reason.INTERNAL_ERROR, "Internal error occurred: the server has failed on this request")
+    return StatusError(
+        500, StatusReason.INTERNAL_ERROR, "Internal error occurred: the server has failed on this request"
+    )

@@ -8,7 +8,7 @@ MIB = 1024 * KIB
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HttpLimits:
     connections: int = 20_000
     """More are answered 503 and closed."""
 

@@ -1,7 +1,7 @@
 """What a handler is given, and what it may answer.
 
 A handler that knows its answer at once returns a `Response`, and no task is made for the request. Otherwise it returns
-an awaitable of any of the five answers. What it raises becomes an answer too: an `ApiError` its Status, anything else
+an awaitable of any of the five answers. What it raises becomes an answer too: a `StatusError` its Status, anything else
 a 500.
 """
 

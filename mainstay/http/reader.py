@@ -18,15 +18,15 @@ from urllib.parse import unquote_to_bytes
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from mainstay.api.errors import ApiError, Reason, bad_request
-from mainstay.http.limits import Limits
+from mainstay.api.errors import StatusError, StatusReason, bad_request
+from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import Headers, Peer, Request
 
 _ONCE: Final = ("host", "transfer-encoding", "content-length")  # Servers could choose differently.
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
-class Phase(Enum):
+class ReaderPhase(Enum):
     BETWEEN = auto()
     """Waiting for a request to begin."""
     HEAD = auto()
@@ -65,11 +65,11 @@ class RequestReader:
         "wants_continue",
     )
 
-    def __init__(self, limits: Limits, peer: Peer) -> None:
+    def __init__(self, limits: HttpLimits, peer: Peer) -> None:
         self._limits = limits
         self._peer = peer
         self.ready: deque[Request] = deque()
-        self.refusal: ApiError | None = None
+        self.refusal: StatusError | None = None
         self.is_last = False
         """Nothing more can be read: the client said so, or was refused."""
         self.is_http_1_0 = False
@@ -80,7 +80,7 @@ class RequestReader:
         """How many requests have begun."""
         self.wants_continue = False
         """The client waits for 100 Continue before it sends the body."""
-        self.phase = Phase.BETWEEN
+        self.phase = ReaderPhase.BETWEEN
         self._unfinished_bytes = 0  # Came since anything was finished. llhttp's buffers are smaller than that.
         self._parser = HttpRequestParser(self)
         self._url = b""
@@ -105,7 +105,7 @@ class RequestReader:
         except HttpParserError as error:
             if not self.is_last:  # What comes after the last request is not looked at.
                 self._set_refusal(bad_request(f"the request is malformed: {error}"))
-        if self.phase is not Phase.BETWEEN:
+        if self.phase is not ReaderPhase.BETWEEN:
             # The parser keeps a value that has not ended, without a limit, and trailers are not counted otherwise. What
             # came in this call may be anything, and counts from the next.
             if self._unfinished_bytes > self._limits.header_bytes + self._limits.url_bytes:
@@ -118,24 +118,24 @@ class RequestReader:
         self.is_upgrading = False
         self._parser = HttpRequestParser(self)
 
-    def give_up(self, error: ApiError) -> None:
+    def give_up(self, error: StatusError) -> None:
         """Refuse for a reason that the bytes do not show: they do not come."""
         self._set_refusal(error)
 
-    def _set_refusal(self, error: ApiError) -> None:
+    def _set_refusal(self, error: StatusError) -> None:
         self.refusal = error
         self.is_last = True
         self.wants_continue = False
-        self.phase = Phase.BETWEEN
+        self.phase = ReaderPhase.BETWEEN
 
-    def _refuse(self, error: ApiError) -> _Refused:
+    def _refuse(self, error: StatusError) -> _Refused:
         self._set_refusal(error)
         return _Refused()
 
     # Callbacks of the parser, in this order.
 
     def on_message_begin(self) -> None:
-        self.phase = Phase.HEAD
+        self.phase = ReaderPhase.HEAD
         self.begun += 1
         self._unfinished_bytes = 0
 
@@ -143,7 +143,7 @@ class RequestReader:
         self._url = self._url + part if self._url else part
         if len(self._url) > self._limits.url_bytes:
             limit = self._limits.url_bytes
-            raise self._refuse(ApiError(414, "RequestURITooLong", f"the URL is longer than {limit} bytes"))
+            raise self._refuse(StatusError(414, "RequestURITooLong", f"the URL is longer than {limit} bytes"))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._pairs.append((name, value))  # Counted and checked when all are there: most heads are far from any limit.
@@ -166,7 +166,7 @@ class RequestReader:
         self._method = _text(self._parser.get_method())
         self._take_target()
         self._headers = Headers.of_parsed(pairs, first)
-        self.phase = Phase.BODY
+        self.phase = ReaderPhase.BODY
         if "content-length" in first or "transfer-encoding" in first or "expect" in first:
             self._check_body(first)
         if self._parser.should_upgrade():
@@ -188,7 +188,7 @@ class RequestReader:
         self.ready.append(Request(self._method, self._target, self._path, self._query, self._headers, body, self._peer))
         if self.is_http_1_0 or not self._parser.should_keep_alive():
             self.is_last = True
-        self.phase = Phase.BETWEEN
+        self.phase = ReaderPhase.BETWEEN
         self.wants_continue = False
         self._url = b""
         if self._pairs:
@@ -204,7 +204,7 @@ class RequestReader:
         elif version == "1.0":
             self.is_http_1_0 = True
         else:
-            raise self._refuse(ApiError(505, "HTTPVersionNotSupported", "only HTTP/1.0 and HTTP/1.1 are supported"))
+            raise self._refuse(StatusError(505, "HTTPVersionNotSupported", "only HTTP/1.0 and HTTP/1.1 are supported"))
 
     def _take_target(self) -> None:
         """Set target, path and query from the URL."""
@@ -237,18 +237,18 @@ class RequestReader:
                 raise self._refuse(bad_request("Transfer-Encoding is not supported in HTTP/1.0"))
             if coding.lower() != "chunked":
                 message = "only Transfer-Encoding: chunked is supported"
-                raise self._refuse(ApiError(501, "NotImplemented", message))
+                raise self._refuse(StatusError(501, "NotImplemented", message))
         if length is not None and int(length) > self._limits.body_bytes:
             raise self._refuse(_body_too_large(self._limits))
         expected = headers.get("expect")
         if expected is not None and not self.is_http_1_0:
             if expected.lower() != "100-continue":
-                raise self._refuse(ApiError(417, "ExpectationFailed", "only Expect: 100-continue is supported"))
+                raise self._refuse(StatusError(417, "ExpectationFailed", "only Expect: 100-continue is supported"))
             self.wants_continue = coding is not None or (length is not None and int(length) > 0)
 
     def _check_upgrade(self, headers: dict[str, str]) -> None:
         if self._method == "CONNECT":
-            raise self._refuse(ApiError(405, Reason.METHOD_NOT_ALLOWED, "this server is not a proxy"))
+            raise self._refuse(StatusError(405, StatusReason.METHOD_NOT_ALLOWED, "this server is not a proxy"))
         if "transfer-encoding" in headers or int(headers.get("content-length", "0")) > 0:
             raise self._refuse(bad_request("a request for an upgrade cannot have a body"))
 
@@ -267,11 +267,11 @@ def _header_bytes(pairs: list[tuple[bytes, bytes]]) -> int:
     return sum(len(name) + len(value) + 4 for name, value in pairs)
 
 
-def _header_too_large(limits: Limits) -> ApiError:
-    return ApiError(431, "RequestHeaderFieldsTooLarge", f"the headers are longer than {limits.header_bytes} bytes")
+def _header_too_large(limits: HttpLimits) -> StatusError:
+    return StatusError(431, "RequestHeaderFieldsTooLarge", f"the headers are longer than {limits.header_bytes} bytes")
 
 
-def _body_too_large(limits: Limits) -> ApiError:
-    return ApiError(
-        413, Reason.REQUEST_ENTITY_TOO_LARGE, f"Request entity too large: limit is {limits.body_bytes} bytes"
+def _body_too_large(limits: HttpLimits) -> StatusError:
+    return StatusError(
+        413, StatusReason.REQUEST_ENTITY_TOO_LARGE, f"Request entity too large: limit is {limits.body_bytes} bytes"
     )

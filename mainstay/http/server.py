@@ -8,10 +8,10 @@ from typing import Final
 from mainstay.env import Clock, network, tasks
 from mainstay.http.connection import Connection, ConnectionContext
 from mainstay.http.encoder import DateHeader
-from mainstay.http.limits import Limits
+from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import Handler
 
-__all__ = ["HttpServer", "Limits"]
+__all__ = ["HttpLimits", "HttpServer"]
 
 # What is cancelled has this long to end. Longer would be a bug, which must not keep the server from going down.
 CANCELLED_WITHIN: Final = timedelta(seconds=2)
@@ -33,7 +33,7 @@ class HttpServer:
         port: int,
         *,
         tls: ssl.SSLContext | None = None,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
         clock: Clock | None = None,
     ) -> "HttpServer":
         """Listen. Port 0 takes any free one; see `addresses`. With a clock, answers carry the date.

@@ -79,7 +79,7 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
     """Revisions that the journal did not have itself: after one, up to another, and why."""
 
 
-class Counts(msgspec.Struct, array_like=True, frozen=True):
+class BundleCounts(msgspec.Struct, array_like=True, frozen=True):
     """How many records there are of each sort."""
 
     objects: int = 0
@@ -99,7 +99,7 @@ class Contents:
     records: Sequence[Record]
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> BundleCounts:
         return _counted(self.records)
 
 
@@ -108,7 +108,7 @@ class Bundle:
     """An opened one."""
 
     head: Head
-    counts: Counts
+    counts: BundleCounts
     journal: MemoryJournal
 
 
@@ -143,7 +143,7 @@ def open_bundle(data: bytes) -> Bundle:
     if not data.startswith(MAGIC):
         raise BadBundle(_no_bundle(data))
     head: Head | None = None
-    end: Counts | None = None
+    end: BundleCounts | None = None
     records: list[Record] = []
     unknown = 0
     decompressor = zstandard.ZstdDecompressor()
@@ -158,7 +158,7 @@ def open_bundle(data: bytes) -> Bundle:
                     records += decoded.records
                     unknown += decoded.unknown
                 case b"E":
-                    end = msgspec.msgpack.decode(body, type=Counts)
+                    end = msgspec.msgpack.decode(body, type=BundleCounts)
                 case _:
                     continue  # Of a later version.
     except (frames.Damaged, msgspec.MsgspecError, zstandard.ZstdError) as error:
@@ -206,11 +206,11 @@ def _journal(head: Head, records: Iterable[Record]) -> MemoryJournal:
     return journal
 
 
-def _counted(records: Iterable[Record]) -> Counts:
+def _counted(records: Iterable[Record]) -> BundleCounts:
     found: dict[type, int] = {}
     for record in records:
         found[type(record)] = found.get(type(record), 0) + 1
-    return Counts(
+    return BundleCounts(
         found.get(EntryRecord, 0),
         found.get(ChangeRecord, 0),
         found.get(DecisionRecord, 0),

@@ -18,7 +18,7 @@ HELPED_FROM_BYTES: Final = 512 * 1024
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Closed(NamedTuple):
+class ClosedSegment(NamedTuple):
     """The content of a closed file, its index, and the names in it. None: there was nothing in the open one."""
 
     data: bytes
@@ -26,7 +26,7 @@ class Closed(NamedTuple):
     names: bytes
 
 
-def closed(series: Series, number: int, content: bytes) -> Closed | None:
+def closed(series: Series, number: int, content: bytes) -> ClosedSegment | None:
     """The closed form of an open segment. The index lists what is damaged in it."""
     contents, damages, _ = read_frames(content)
     if not contents and not damages:
@@ -34,7 +34,7 @@ def closed(series: Series, number: int, content: bytes) -> Closed | None:
     builder = Builder(series, number, tuple(damages))
     data = b"".join([builder.add(each) for each in contents])
     rest, index, names = builder.finish()
-    return Closed(data + rest, index, names)
+    return ClosedSegment(data + rest, index, names)
 
 
 class _Question(msgspec.Struct, array_like=True):
@@ -44,7 +44,7 @@ class _Question(msgspec.Struct, array_like=True):
 
 
 class _Answer(msgspec.Struct, array_like=True):
-    closed: Closed | None
+    closed: ClosedSegment | None
 
 
 _question = msgspec.msgpack.Decoder(_Question).decode
@@ -65,7 +65,7 @@ class ClosingHelper:
         self._helper.close()
 
 
-def read_result(answer: Answer) -> Closed | None:
+def read_result(answer: Answer) -> ClosedSegment | None:
     """What the helper has computed: waits for it. Raises `OSError` if it has not."""
     return _answer(answer.content()).closed
 

@@ -20,11 +20,11 @@ from mainstay.env import Clock, Disk, tasks
 from mainstay.env.disk import DiskFull
 from mainstay.journal.closed_segment import ClosingHelper
 from mainstay.journal.files import Series
-from mainstay.journal.outbox import WAITING_BYTES_MAX, Waiting
+from mainstay.journal.outbox import WAITING_BYTES_MAX, WaitingRecords
 from mainstay.journal.record import DecisionRecord, RecordedMemory, WriteRecord, encode, micros
 from mainstay.journal.retention import to_forget
-from mainstay.journal.segments import DEFAULT_LIMITS, Limits, Segments
-from mainstay.journal.watermark import Progress
+from mainstay.journal.segments import DEFAULT_LIMITS, SegmentLimits, Segments
+from mainstay.journal.watermark import Watermark
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class DecisionRecorder:
         self,
         disk: Disk,
         clock: Clock,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: SegmentLimits = DEFAULT_LIMITS,
         helper: ClosingHelper | None = None,
         *,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
@@ -54,11 +54,11 @@ class DecisionRecorder:
         self._limits = limits
         self._segments = Segments(disk, Series.DECISIONS, limits, helper)
         self._worker = tasks.Worker("journal decisions")
-        self._waiting = Waiting(clock, waiting_bytes_max)
+        self._waiting = WaitingRecords(clock, waiting_bytes_max)
         self._waiting.is_open = False
         self._notes: list[WriteRecord] = []
         """Not encoded yet: with every write there is one, and several at once are cheaper."""
-        self._written = Progress()
+        self._written = Watermark()
         """How many of those that were put down are durable."""
         self._writing: asyncio.Task[None] | None = None
         self._is_awaited = asyncio.Event()
@@ -84,7 +84,7 @@ class DecisionRecorder:
         return self._waiting.is_half_full
 
     async def start(self) -> None:
-        """Take possession of the directory. Raises `InUse`."""
+        """Take possession of the directory. Raises `JournalInUse`."""
         await self._worker.run(self._segments.open)
         self._waiting.is_open = True
 
@@ -108,7 +108,7 @@ class DecisionRecorder:
             self._write_soon()
 
     def remember(self, component: str, content: bytes) -> RecordedMemory:
-        """What a record says of this memory: see `Waiting.remember`."""
+        """What a record says of this memory: see `WaitingRecords.remember`."""
         memory = self._waiting.remember(component, content)
         self._write_soon()
         return memory

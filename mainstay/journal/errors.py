@@ -5,7 +5,7 @@ class JournalError(Exception):
     """The base of all of them."""
 
 
-class InUse(JournalError):
+class JournalInUse(JournalError):
     """Another process writes this journal. Stop that one, or use another directory. Reading needs no permission."""
 
 

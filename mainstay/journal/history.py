@@ -41,9 +41,9 @@ from mainstay.journal.keys import is_object
 from mainstay.journal.record import ChangeRecord, EntryRecord, MissedRecord, ReachedRecord, encode, micros
 from mainstay.journal.retention import to_forget
 from mainstay.journal.secret_mask import masked
-from mainstay.journal.segments import DEFAULT_LIMITS, Limits, Segments
+from mainstay.journal.segments import DEFAULT_LIMITS, SegmentLimits, Segments
 from mainstay.journal.snapshots import Snapshots
-from mainstay.journal.watermark import Progress
+from mainstay.journal.watermark import Watermark
 
 _log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class HistoryRecorder:
         disk: Disk,
         source: Source,
         clock: Clock,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: SegmentLimits = DEFAULT_LIMITS,
         helper: ClosingHelper | None = None,
     ) -> None:
         self._source = source
@@ -129,7 +129,7 @@ class HistoryRecorder:
         self._segments = Segments(disk, Series.HISTORY, limits, helper)
         self._snapshots = Snapshots(disk)
         self._worker = tasks.Worker("journal history")
-        self._progress = Progress()
+        self._progress = Watermark()
         self._taken = 0
         """Up to here batches were taken from the source. What is after the frontier is pending."""
         self._pending: list[_Piece] = []
@@ -155,7 +155,7 @@ class HistoryRecorder:
         return self._progress.value
 
     async def start(self) -> None:
-        """Take possession of the directory and begin to follow. Raises `InUse`."""
+        """Take possession of the directory and begin to follow. Raises `JournalInUse`."""
         await self._worker.run(self._open)
         self._taken = self.frontier
         if self.frontier:

@@ -68,7 +68,7 @@ class Batch:
     lost: _Lost | None = None
 
 
-class Waiting:
+class WaitingRecords:
     """Records of one process. `source` is who to name when something was lost: its instance."""
 
     def __init__(self, clock: Clock, bytes_max: int = WAITING_BYTES_MAX, source: str = "") -> None:

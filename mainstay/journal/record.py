@@ -93,7 +93,7 @@ class ViewPart(_Part, frozen=True):
     fields: str = ""
 
 
-class Policy(_Part, frozen=True):
+class AppliedPolicy(_Part, frozen=True):
     """A policy that applied, in the version that applied."""
 
     kind: str
@@ -146,7 +146,7 @@ class Outcome(_Part, frozen=True):
     """For `WAKE_AT` and `RETRY`: when."""
 
 
-class Condition(_Part, frozen=True):
+class RecordedCondition(_Part, frozen=True):
     type: str
     status: str
     reason: str = ""
@@ -194,7 +194,7 @@ class DecisionRecord(msgspec.Struct, array_like=True, frozen=True, tag="d", gc=F
     """The time in the view: what the decision took for the present."""
     seed: str = ""
     flags: tuple[str, ...] = ()
-    policies: tuple[Policy, ...] = ()
+    policies: tuple[AppliedPolicy, ...] = ()
     memory: RecordedMemory = NO_MEMORY
     queue_wait_us: int = 0
     attempts: int = 0
@@ -205,7 +205,7 @@ class DecisionRecord(msgspec.Struct, array_like=True, frozen=True, tag="d", gc=F
     looked_at: tuple[LookedAt, ...] = ()
     looked_at_count: int = 0
     reasons: tuple[str, ...] = ()
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[RecordedCondition, ...] = ()
     actions: tuple[RecordedAction, ...] = ()
     writes: tuple[WriteResult, ...] = ()
     trace: str = ""
@@ -432,20 +432,20 @@ _raws = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _one = msgspec.msgpack.Decoder(Record)
 
 
-class Decoded(NamedTuple):
+class DecodedRecords(NamedTuple):
     records: Sequence[Record]
     unknown: int
     """Records that a newer version wrote, and that this one does not know."""
 
 
-def decode(content: bytes, containing: Sequence[bytes] = ()) -> Decoded:
+def decode(content: bytes, containing: Sequence[bytes] = ()) -> DecodedRecords:
     """The records of a frame, as `joined` made it. Raises `msgspec.MsgspecError` if it is none.
 
     With `containing`, only those that have each of these bytes somewhere.
     """
     if not containing:
         try:
-            return Decoded(_records.decode(content), 0)
+            return DecodedRecords(_records.decode(content), 0)
         except msgspec.ValidationError:
             pass
     raws = _raws.decode(content)
@@ -457,7 +457,7 @@ def decode(content: bytes, containing: Sequence[bytes] = ()) -> Decoded:
             known.append(_one.decode(raw))
         except msgspec.ValidationError:
             continue
-    return Decoded(known, len(raws) - len(known))
+    return DecodedRecords(known, len(raws) - len(known))
 
 
 def joined(records: Sequence[bytes]) -> bytes:

@@ -29,7 +29,7 @@ from zlib import crc32
 import msgspec
 
 from mainstay.journal.errors import JournalError
-from mainstay.journal.record import DecisionRecord, Ending, Policy, SampledRecord, WhyNot
+from mainstay.journal.record import AppliedPolicy, DecisionRecord, Ending, SampledRecord, WhyNot
 
 POLICY_KINDS: Final = frozenset(
     {
@@ -237,7 +237,7 @@ def rules_of(spec: Mapping[str, Any], incident_until: int = 0) -> Rules:
 class _Followed:
     """The policies that a component follows, and when it began to, if that was seen."""
 
-    policies: tuple[Policy, ...]
+    policies: tuple[AppliedPolicy, ...]
     since: int | None = None
 
 

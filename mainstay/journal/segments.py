@@ -28,8 +28,8 @@ from mainstay.env import frames
 from mainstay.env.disk import Disk, DiskFull, Locked
 from mainstay.env.helper import Answer
 from mainstay.env.invariants import broken
-from mainstay.journal.closed_segment import HELPED_FROM_BYTES, Closed, ClosingHelper, closed, read_result
-from mainstay.journal.errors import InUse
+from mainstay.journal.closed_segment import HELPED_FROM_BYTES, ClosedSegment, ClosingHelper, closed, read_result
+from mainstay.journal.errors import JournalInUse
 from mainstay.journal.files import (
     MAGIC,
     Broken,
@@ -57,7 +57,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SegmentLimits:
     """When a segment is closed, and when it is forgotten."""
 
     segment_bytes: int = 4 * 1024 * 1024
@@ -72,14 +72,14 @@ class Limits:
     is what rebuilding a view has to go through."""
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = SegmentLimits()
 
 
 class Segments:
     """One series, for the one process that writes it. Call `open` first."""
 
     def __init__(
-        self, disk: Disk, series: Series, limits: Limits = DEFAULT_LIMITS, helper: ClosingHelper | None = None
+        self, disk: Disk, series: Series, limits: SegmentLimits = DEFAULT_LIMITS, helper: ClosingHelper | None = None
     ) -> None:
         self._helper = helper
         self._helped: tuple[int, Answer] | None = None
@@ -97,11 +97,11 @@ class Segments:
         self.closed: dict[int, FileIndex] = {}
 
     def open(self) -> None:
-        """Take possession of the series, and close what was left open. Raises `InUse`, `DiskFull` never."""
+        """Take possession of the series, and close what was left open. Raises `JournalInUse`, `DiskFull` never."""
         try:
             self._disk.lock(f"{self._series}.lock", f"process {os.getpid()}")
         except Locked as error:
-            raise InUse(
+            raise JournalInUse(
                 f"the journal is in use by {error.holder}; stop that process, or use another directory"
             ) from None
         names = [name for name in map(parsed_name, self._disk.names()) if name and name.series == self._series]
@@ -237,7 +237,7 @@ class Segments:
         self._helped = None
         return True
 
-    def _build_closed(self, number: int, open_name: str) -> Closed | None:
+    def _build_closed(self, number: int, open_name: str) -> ClosedSegment | None:
         if self._helped is not None and self._helped[0] == number and self._helped[1].is_there:
             try:
                 return read_result(self._helped[1])

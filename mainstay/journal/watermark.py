@@ -3,7 +3,7 @@
 import asyncio
 
 
-class Progress:
+class Watermark:
     def __init__(self, value: int = 0) -> None:
         self.value = value
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []

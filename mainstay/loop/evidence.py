@@ -288,7 +288,7 @@ class Pace(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class WithheldResponse:
     """A response that the evidence would have allowed, if we could trust our ears."""
 
     response: Response
@@ -301,7 +301,7 @@ class Allowed:
 
     because: Mapping[Response, tuple[Signal, ...]]
     pace: Pace
-    refused: tuple[Refusal, ...]
+    refused: tuple[WithheldResponse, ...]
 
     def __contains__(self, response: object) -> bool:
         return response in self.because
@@ -330,7 +330,7 @@ def allowed(evidence: Iterable[Evidence], zones: Iterable[ZoneSilence] = (), zon
         if trusted:
             because[response] = tuple(sorted(set(trusted)))
         elif by and why_deaf:
-            refused.append(Refusal(response, why_deaf))
+            refused.append(WithheldResponse(response, why_deaf))
     return Allowed(MappingProxyType(because), Pace.SLOW if is_zone_silent else Pace.USUAL, tuple(refused))
 
 

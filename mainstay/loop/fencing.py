@@ -83,7 +83,7 @@ class LeaseTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedLease:
     """A lease as an observer knows it."""
 
     revision: int
@@ -92,10 +92,10 @@ class Observed:
     """When it first saw that one, on its own monotonic clock."""
 
 
-def observed(before: Observed | None, revision: int, now_ns: int) -> Observed:
+def observed(before: ObservedLease | None, revision: int, now_ns: int) -> ObservedLease:
     """What is known of a lease after seeing it at this revision. The same one again changes nothing, and neither does
     an older one, which comes from a server that is behind."""
-    return before if before is not None and revision <= before.revision else Observed(revision, now_ns)
+    return before if before is not None and revision <= before.revision else ObservedLease(revision, now_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class NotBefore:
     time_ns: int
 
 
-def may_start(lease: Observed, now_ns: int, times: LeaseTimes) -> MayStart | NotBefore:
+def may_start(lease: ObservedLease, now_ns: int, times: LeaseTimes) -> MayStart | NotBefore:
     """May a replacement of the lease's holder start? See the module for what this rests on.
 
     `now_ns` is of the clock that `lease` was observed with, in the same process: after a restart an observer begins to

@@ -62,7 +62,7 @@ class LoopContext:
 
 
 @dataclass(slots=True)
-class Counters:
+class LoopCounters:
     """Since the loop was made."""
 
     decisions: int = 0
@@ -94,7 +94,7 @@ class Kernel:
         self.events = context.events
         self.recorder = context.recorder
         self.queue = queue
-        self.counters = Counters()
+        self.counters = LoopCounters()
         self.term_text = context.term.text if context.term is not None else ""
         self.origin = Origin(component or name, context.build, self.term_text)
         # A process may lead again later, with another loop: no id of an earlier term may be used again.

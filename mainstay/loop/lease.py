@@ -27,7 +27,7 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, NotFound, Throttled, Unavailable
 from mainstay.env import Env, tasks
-from mainstay.loop.fencing import LeaseTimes, MayStart, Observed, holder_times, may_start, observed
+from mainstay.loop.fencing import LeaseTimes, MayStart, ObservedLease, holder_times, may_start, observed
 from mainstay.loop.term import Deposed, Term
 
 _logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class LeaseSettings:
     """How often candidates look, and how soon a failed renewal is tried again. By chance up to a fifth longer."""
 
 
-def may_take(lease: Object, identity: str, seen: Observed, now_ns: int, times: LeaseTimes) -> bool:
+def may_take(lease: Object, identity: str, seen: ObservedLease, now_ns: int, times: LeaseTimes) -> bool:
     """Whether a candidate may take this lease, on condition that it is still at the revision that was seen."""
     spec = lease.get("spec") or {}
     holder = spec.get("holderIdentity") or ""
@@ -108,7 +108,7 @@ class Leader:
 
     async def _acquire(self) -> Term:
         """Wait until the lease is ours."""
-        seen: Observed | None = None
+        seen: ObservedLease | None = None
         while True:
             try:
                 lease: Object | None

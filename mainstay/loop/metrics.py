@@ -13,7 +13,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_open
 from prometheus_client.registry import Collector
 
-from mainstay.client.breaker import Condition
+from mainstay.client.breaker import BreakerState
 from mainstay.client.client import Client
 from mainstay.client.informer import Informers
 from mainstay.loop.holds import Holding
@@ -27,7 +27,7 @@ OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-
 
 # Powers of two in nanoseconds that are near the bounds upstream uses, from a microsecond to a quarter of an hour.
 _BUCKET_BITS: Final = (10, 14, 17, 20, 24, 27, 30, 34, 37, 40)
-_CONDITIONS: Final = {Condition.CLOSED: 0, Condition.PROBING: 1, Condition.OPEN: 2}
+_CONDITIONS: Final = {BreakerState.CLOSED: 0, BreakerState.PROBING: 1, BreakerState.OPEN: 2}
 
 
 class Measured(Protocol):

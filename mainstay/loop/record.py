@@ -20,11 +20,11 @@ from mainstay.client.informer import Informer
 from mainstay.journal import record
 from mainstay.journal.record import (
     NO_MEMORY,
+    AppliedPolicy,
     DecisionRecord,
     Ending,
     LookedAt,
     Outcome,
-    Policy,
     RecordedMemory,
     Subject,
     ViewPart,
@@ -60,7 +60,7 @@ class Fields(TypedDict, total=False):
 
     view: tuple[ViewPart, ...]
     seed: str
-    policies: tuple[Policy, ...]
+    policies: tuple[AppliedPolicy, ...]
     memory: RecordedMemory
     queue_wait_us: int
     attempts: int
@@ -69,7 +69,7 @@ class Fields(TypedDict, total=False):
     looked_at: tuple[LookedAt, ...]
     looked_at_count: int
     reasons: tuple[str, ...]
-    conditions: tuple[record.Condition, ...]
+    conditions: tuple[record.RecordedCondition, ...]
     actions: tuple[record.RecordedAction, ...]
     writes: tuple[WriteResult, ...]
     why_not: tuple[str, ...]
@@ -121,7 +121,7 @@ class Decided:
 
     actions: tuple[record.RecordedAction, ...] = ()
     reasons: tuple[str, ...] = ()
-    conditions: tuple[record.Condition, ...] = ()
+    conditions: tuple[record.RecordedCondition, ...] = ()
     rest: bytes = b""
     outcome: Outcome | None = None
     """How it ends if all its writes succeed; None: the decision alone does not tell, so it is not compared."""
@@ -224,8 +224,10 @@ def describe_decision(decision: Decision) -> Decided:
     )
 
 
-def _conditions(decision: Decision) -> tuple[record.Condition, ...]:
-    return tuple([record.Condition(each.type, each.status, each.reason, each.message) for each in decision.conditions])
+def _conditions(decision: Decision) -> tuple[record.RecordedCondition, ...]:
+    return tuple(
+        [record.RecordedCondition(each.type, each.status, each.reason, each.message) for each in decision.conditions]
+    )
 
 
 def _actions(decision: Decision) -> tuple[record.RecordedAction, ...]:

@@ -27,11 +27,11 @@ from mainstay.client.errors import ApiError, BadRequest, Forbidden, Invalid, Not
 from mainstay.env import Env, tasks
 from mainstay.env.disk import DiskFull
 from mainstay.journal.decisions import DecisionRecorder
-from mainstay.journal.errors import InUse
-from mainstay.journal.outbox import WAITING_BYTES_MAX, Waiting
+from mainstay.journal.errors import JournalInUse
+from mainstay.journal.outbox import WAITING_BYTES_MAX, WaitingRecords
 from mainstay.journal.record import DecisionRecord, RecordedMemory, joined, micros
 from mainstay.journal.sampling import Sampler
-from mainstay.journal.watermark import Progress
+from mainstay.journal.watermark import Watermark
 
 _log = logging.getLogger(__name__)
 
@@ -62,10 +62,10 @@ class Shipper:
         self._client = client
         self._clock = env.clock
         self._jitter = env.chance.stream("shipping")
-        self._waiting = Waiting(env.clock, waiting_bytes_max, source)
+        self._waiting = WaitingRecords(env.clock, waiting_bytes_max, source)
         self._sampler = Sampler()
         """Of the default rules. What they keep in full, the server then takes as it is, unless it has others."""
-        self._sent = Progress()
+        self._sent = Watermark()
         """How many of those that were put down are somewhere else now."""
         self._local = local
         self._is_local_open = False
@@ -112,7 +112,7 @@ class Shipper:
         self._send_soon()
 
     def remember(self, component: str, content: bytes) -> RecordedMemory:
-        """What a record says of this memory: see `Waiting.remember`."""
+        """What a record says of this memory: see `WaitingRecords.remember`."""
         memory = self._waiting.remember(component, content)
         self._send_soon()
         return memory
@@ -196,7 +196,7 @@ class Shipper:
         if not self._is_local_open:
             try:
                 await self._local.start()
-            except (InUse, DiskFull, OSError) as problem:
+            except (JournalInUse, DiskFull, OSError) as problem:
                 _log.error("the server keeps no journal (%s), nor can decisions be recorded here: %s", error, problem)
                 self._local = None
                 return False

@@ -19,7 +19,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
-from mainstay.client.entry import Entry
+from mainstay.client.entry import CachedObject
 from mainstay.client.indexes import Index
 
 NO_SUBJECT: Final = ObjectKey("", "")
@@ -31,7 +31,7 @@ class Undeclared(Exception):
     """A decision reads something that its controller does not declare. Add it to `reads`."""
 
 
-class Closed(Exception):
+class ViewClosed(Exception):
     """A view is read after the decision was made. What it showed may not be so any more."""
 
 
@@ -123,14 +123,14 @@ class View:
     def close(self) -> None:
         self._closed_at = self.revisions
 
-    def _list(self, kind: KindName, entries: list[Entry], index: str, value: str) -> list[Object]:
+    def _list(self, kind: KindName, entries: list[CachedObject], index: str, value: str) -> list[Object]:
         latest = max((entry.revision for entry in entries), default=0)
         self.looks.append(Look(kind, revision=latest, index=index, value=value, count=len(entries)))
         return [entry.object() for entry in entries]
 
     def _cache(self, kind: KindName) -> Cache:
         if self._closed_at is not None:
-            raise Closed(f"{kind} was read after the decision was made")
+            raise ViewClosed(f"{kind} was read after the decision was made")
         cache = self._caches.get(kind)
         if cache is None:
             raise Undeclared(f"{kind} is not declared; declared are {', '.join(map(str, self._caches)) or 'none'}")

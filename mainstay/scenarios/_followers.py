@@ -13,7 +13,7 @@ import msgspec
 from mainstay.api.kind_names import CONFIG_MAPS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
-from mainstay.client.entry import Change, ChangeType, Entry
+from mainstay.client.entry import CachedObject, Change, ChangeType
 from mainstay.client.errors import AlreadyExists
 from mainstay.client.informer import Informer
 from mainstay.client.pump import Collection
@@ -36,7 +36,7 @@ class Copy:
     def __init__(self, who: str, informer: Informer) -> None:
         self.who = who
         self.informer = informer
-        self.held: dict[ObjectKey, Entry] = {}
+        self.held: dict[ObjectKey, CachedObject] = {}
         informer.subscribe(self._changed)
 
     def _changed(self, change: Change) -> None:
@@ -115,5 +115,5 @@ class FollowerStage(UserStage):
             await tasks.sleep(_FOR_EVER)
 
 
-def _at(entry: Entry) -> tuple[str, int]:
+def _at(entry: CachedObject) -> tuple[str, int]:
     return entry.uid, entry.revision

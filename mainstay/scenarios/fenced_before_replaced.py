@@ -20,7 +20,7 @@ from mainstay.api.kind_names import LEASES
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.env import Env, tasks
-from mainstay.loop.fencing import MayStart, Observed, may_start, observed
+from mainstay.loop.fencing import MayStart, ObservedLease, may_start, observed
 from mainstay.scenarios._agents import CALM, PODS, SILENCE, TIMES, AgentStage, a_pod
 from mainstay.scenarios._stages import NAMESPACE
 from mainstay.sim.active_faults import release_all
@@ -73,7 +73,7 @@ class FencedBeforeReplaced(AgentStage):
     # Who keeps the pod running.
 
     async def _keep(self, env: Env) -> None:
-        seen: dict[str, Observed] = {}
+        seen: dict[str, ObservedLease] = {}
         async with self.world.client_for(KEEPER, env) as client:
             while True:
                 await tasks.sleep(LOOK_EVERY)
@@ -92,7 +92,7 @@ class FencedBeforeReplaced(AgentStage):
                     await client.create(PODS, a_pod(NAME, node, is_at_most_one=True))
                     return
 
-    async def _look_at(self, node: str, client: Client, env: Env, seen: dict[str, Observed]) -> None:
+    async def _look_at(self, node: str, client: Client, env: Env, seen: dict[str, ObservedLease]) -> None:
         lease = await client.get(LEASES, node, LEASE_NAMESPACE)
         now_ns = env.clock.monotonic_ns()
         lease_seen = seen[node] = observed(seen.get(node), int(lease["metadata"]["resourceVersion"]), now_ns)

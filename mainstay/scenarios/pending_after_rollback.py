@@ -32,7 +32,7 @@ from mainstay.controllers.registry import CONTROLLERS
 from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.env import Env, tasks
 from mainstay.explain.debug.builder import debug
-from mainstay.explain.debug.view import DebugView, Finding
+from mainstay.explain.debug.view import DebugFinding, DebugView
 from mainstay.explain.moment import Moment
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.journal.memory_journal import MemoryJournal
@@ -163,13 +163,13 @@ class PendingAfterRollback(UserStage):
             if is_stale and stopped:
                 self._require_named(view)
                 self.named += 1
-            elif view.finding is Finding.STALE_CACHE:
+            elif view.finding is DebugFinding.STALE_CACHE:
                 raise Violated(CHECK, f"the cache has seen {seen.get(ZONE_QUOTAS)}, but the view says: {view.cause}")
 
     def _require_named(self, view: DebugView) -> None:
         decisive = [each for each in view.caches if each.is_decisive]
         problem = ""
-        if view.finding is not Finding.STALE_CACHE or not decisive:
+        if view.finding is not DebugFinding.STALE_CACHE or not decisive:
             problem = f"the quota of {self._freed} was not seen, but the view finds {view.finding}: {view.cause}"
         elif decisive[0].kind != ZONE_QUOTAS.text or decisive[0].latest < self._freed:
             problem = f"the view blames {decisive[0]}"
@@ -199,7 +199,7 @@ class PendingAfterRollback(UserStage):
         journal = self.world.journal
         assert journal is not None
         view = await debug(await Moment.now(journal), REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT)
-        if self._freed and view.finding is not Finding.COMPLETE:
+        if self._freed and view.finding is not DebugFinding.COMPLETE:
             raise Violated(CHECK, f"all faults are healed, but the view finds {view.finding}: {view.cause}")
 
     # Programs.

@@ -4,8 +4,8 @@ Ours takes a list of bindings (`POST /apis/mainstay.dev/v1/bindings`) and answer
 no such address, as Kubernetes, gets one plain binding for each pod; it knows neither the ledger's refusals nor
 operation ids, so there a conflict only says that another writer was first.
 
-An answer is one of four: `Bound`, `Refused` with a cause to act on, `NotDone` if nothing was tried, `Unknown` if it may
-or may not have happened. Nothing is sent twice here; bindings.py has what to do about the unknown.
+An answer is one of four: `Bound`, `BindRefused` with a cause to act on, `NotDone` if nothing was tried, `Unknown` if it
+may or may not have happened. Nothing is sent twice here; bindings.py has what to do about the unknown.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class BindRefused:
     """It was tried, and this request did not bind the pod."""
 
     cause: BindingCause
@@ -69,7 +69,7 @@ class Unknown:
     message: str
 
 
-Answer = Bound | Refused | NotDone | Unknown
+Answer = Bound | BindRefused | NotDone | Unknown
 
 
 class _Metadata(msgspec.Struct, omit_defaults=True):
@@ -198,10 +198,10 @@ class Binder:
         except Fenced:
             raise
         except NotFound as error:
-            return Refused(BindingCause.POD_GONE, str(error))
+            return BindRefused(BindingCause.POD_GONE, str(error))
         except Conflict as error:
             if error.causes and not error.may_have_happened:
-                return Refused(_cause(error.causes[0].reason), str(error))
+                return BindRefused(_cause(error.causes[0].reason), str(error))
             return await self._what_became_of(bind, str(error))
         except ApiError as error:
             return _failed(error)
@@ -213,14 +213,14 @@ class Binder:
         try:
             pod = await self._client.get(PODS, bind.name, bind.namespace)
         except NotFound:
-            return Refused(BindingCause.POD_GONE, message)
+            return BindRefused(BindingCause.POD_GONE, message)
         except ApiError:
             return Unknown(message)
         if pod["metadata"]["uid"] != bind.uid or "deletionTimestamp" in pod["metadata"]:
-            return Refused(BindingCause.POD_DELETED, message)
+            return BindRefused(BindingCause.POD_DELETED, message)
         if (pod.get("spec") or {}).get("nodeName"):
-            return Refused(BindingCause.ALREADY_BOUND, message)
-        return Refused(BindingCause.OTHER, message)
+            return BindRefused(BindingCause.ALREADY_BOUND, message)
+        return BindRefused(BindingCause.OTHER, message)
 
 
 def _item(bind: Bind) -> _Item:
@@ -236,12 +236,12 @@ def _answer(result: _Result) -> Answer:
     if result.status != "Refused":
         return Unknown(result.message or f"the API server answered {result.status}")
     if result.code == 404:
-        return Refused(BindingCause.POD_GONE, result.message)
+        return BindRefused(BindingCause.POD_GONE, result.message)
     if result.code == 409:
-        return Refused(_cause(result.reason), result.message)
+        return BindRefused(_cause(result.reason), result.message)
     if result.code == 429 or result.code >= 500:
         return NotDone(result.message)
-    return Refused(BindingCause.OTHER, result.message or f"the API server answered {result.status} {result.code}")
+    return BindRefused(BindingCause.OTHER, result.message or f"the API server answered {result.status} {result.code}")
 
 
 def _cause(reason: str) -> BindingCause:

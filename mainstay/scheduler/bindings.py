@@ -21,16 +21,16 @@ from mainstay.api.kind import Object
 from mainstay.client.client import Client
 from mainstay.client.errors import Fenced
 from mainstay.env import Clock, tasks
-from mainstay.scheduler.bind import Answer, Binder, Bound, NotDone, Refused, Unknown
+from mainstay.scheduler.bind import Answer, Binder, BindRefused, Bound, NotDone, Unknown
 from mainstay.scheduler.cache.charge import build_unconfirmed_charge
 from mainstay.scheduler.cache.unconfirmed import UnconfirmedWatch
 from mainstay.scheduler.cluster_state import ClusterState, ClusterView
-from mainstay.scheduler.counts import Counts, Result
+from mainstay.scheduler.counts import Result, SchedulerCounts
 from mainstay.scheduler.queue.pending_pods import BindAttempt, PendingPod
 from mainstay.scheduler.queue.pod_states import PodState
 from mainstay.scheduler.reasons import Cure
 from mainstay.scheduler.record_writer import RecordWriter
-from mainstay.scheduler.report import Placement, Reason, Report, Reporter
+from mainstay.scheduler.report import Placement, PodConditionReason, Report, Reporter
 from mainstay.scheduler.settings import CycleSettings
 
 _logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Bindings:
         writers: ClusterWriters,
         records: RecordWriter,
         settings: CycleSettings,
-        counts: Counts,
+        counts: SchedulerCounts,
     ) -> None:
         self._clock = clock
         self._view = view
@@ -119,7 +119,7 @@ class Bindings:
             case Bound(revision=revision):
                 result = Result.SCHEDULED
                 self._is_bound(attempt, revision, now_ns)
-            case Refused(cause=cause):
+            case BindRefused(cause=cause):
                 self._counts.refused[cause] = self._counts.refused.get(cause, 0) + 1
             case Unknown():
                 self._counts.unknown += 1
@@ -143,22 +143,24 @@ class Bindings:
             case Bound(revision=revision):
                 pods.confirm(pod, revision)
                 self._reporter.forget(uid)
-            case Refused(cause=BindingCause.ALREADY_BOUND):
+            case BindRefused(cause=BindingCause.ALREADY_BOUND):
                 # By another scheduler, or by our own first request. It stays assumed where it is until the cache shows
                 # it.
                 pods.confirm(pod, 0)
                 self._reporter.forget(uid)
-            case Refused(cause=cause) if cause in _GONE:
+            case BindRefused(cause=cause) if cause in _GONE:
                 # The cache will show that it is gone. Until then it looks like a pod that waits: not again at once.
                 self._state.release(uid, now_ns, attempt.mark)
                 self._state.queue.back_off(uid, now_ns)
-            case Refused():
+            case BindRefused():
                 self._state.release(uid, now_ns, attempt.mark)
                 self._try_another_node(attempt, answer, now_ns)
             case NotDone(message=message):
                 self._state.release(uid, now_ns, attempt.mark)
                 self._state.queue.back_off(uid, now_ns)
-                self._reporter.report(Report(pod.key, uid, Reason.SCHEDULER_ERROR, f"binding failed: {message}"))
+                self._reporter.report(
+                    Report(pod.key, uid, PodConditionReason.SCHEDULER_ERROR, f"binding failed: {message}")
+                )
             case Unknown(message=message):
                 pods.doubt(pod)
                 self._has_doubts.set()
@@ -168,9 +170,11 @@ class Bindings:
         """It is not known whether a pod is bound: say so, unless it is known soon."""
         bind = attempt.bind
         text = f"no answer to the binding to {bind.node}, which may be done; retrying: {why}"
-        self._reporter.report(Report(attempt.pod.key, bind.uid, Reason.BINDING_UNANSWERED, text, attempt.deciding.name))
+        self._reporter.report(
+            Report(attempt.pod.key, bind.uid, PodConditionReason.BINDING_UNANSWERED, text, attempt.deciding.name)
+        )
 
-    def _try_another_node(self, attempt: BindAttempt, answer: Refused, now_ns: int) -> None:
+    def _try_another_node(self, attempt: BindAttempt, answer: BindRefused, now_ns: int) -> None:
         """If there have not been too many."""
         pod, node, uid = attempt.pod, attempt.bind.node, attempt.bind.uid
         pod.left_out[node] = None
@@ -184,7 +188,7 @@ class Bindings:
             return
         text, pod.left_out = _refused_by_server(pod.left_out, answer.message), {}
         self._state.queue.back_off(uid, now_ns)
-        self._reporter.report(Report(pod.key, uid, Reason.SCHEDULER_ERROR, text, attempt.deciding.name))
+        self._reporter.report(Report(pod.key, uid, PodConditionReason.SCHEDULER_ERROR, text, attempt.deciding.name))
 
     def give_up_for_now(self, pod: PendingPod, why: str, decision: str, now_ns: int) -> str:
         """The server refuses a pod wherever it could be. What the columns say of those nodes is not true, yet: they are
@@ -194,7 +198,9 @@ class Bindings:
         text = _refused_by_server(left_out, why)
         self._state.queue.park_refused(pod.uid, _ROOM, now_ns)
         if not any(self.unconfirmed.is_asking(node) for node in left_out):
-            self._reporter.report(Report(pod.key, pod.uid, Reason.UNSCHEDULABLE, text, decision, is_weak=True))
+            self._reporter.report(
+                Report(pod.key, pod.uid, PodConditionReason.UNSCHEDULABLE, text, decision, is_weak=True)
+            )
         return text
 
     def _learn_unconfirmed(self, node: str, found: Sequence[Object]) -> bool:
@@ -242,9 +248,9 @@ class Bindings:
         match answer:
             case Bound(revision=revision):
                 pods.confirm(pod, revision)
-            case Refused(cause=BindingCause.ALREADY_BOUND):
+            case BindRefused(cause=BindingCause.ALREADY_BOUND):
                 pods.confirm(pod, 0)
-            case Refused(message=message):
+            case BindRefused(message=message):
                 self._records.record_lost_binding(attempt.bind, message, self._view, self._state)
                 self._state.release(pod.uid, self._clock.monotonic_ns())
                 self._state.queue.remove(pod.uid)

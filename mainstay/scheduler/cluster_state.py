@@ -27,7 +27,7 @@ class CurrentPolicy:
     """What decisions go by now, and how records name it."""
 
     policy: Policy
-    named: tuple[record.Policy, ...] = ()
+    named: tuple[record.AppliedPolicy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from mainstay.scheduler.bind import Binder
 from mainstay.scheduler.bindings import ClusterWriters
 from mainstay.scheduler.cache.feed import DEFAULT_NAME
 from mainstay.scheduler.cluster_state import ClusterView, CurrentPolicy
-from mainstay.scheduler.counts import Counts
+from mainstay.scheduler.counts import SchedulerCounts
 from mainstay.scheduler.cycle import Cycle
 from mainstay.scheduler.policy import DEFAULT, Policy, parse_policy
 from mainstay.scheduler.record_writer import Author, RecordWriter
@@ -96,7 +96,7 @@ class Scheduler:
         self.holding = Holding(
             client, self.informers, env, recorder=recorder, build=self.settings.build, events=self._events
         )
-        self.counts = Counts()
+        self.counts = SchedulerCounts()
         self.term: Term | None = None
         self.loops: list[Loop] = []
         """None: it has a cycle of its own. Here for those who measure components."""
@@ -153,7 +153,7 @@ class Scheduler:
             return fixed
         if self._policy_seen is None or self._policy_seen[0] != entry.revision:
             found = entry.object()
-            named = (record.Policy(PLACEMENT_POLICIES.text, entry.key.name, entry.uid, entry.revision),)
+            named = (record.AppliedPolicy(PLACEMENT_POLICIES.text, entry.key.name, entry.uid, entry.revision),)
             is_active = (found.get("spec") or {}).get("active", True)
             current = CurrentPolicy(parse_policy(found), named) if is_active else fixed
             self._policy_seen = entry.revision, current

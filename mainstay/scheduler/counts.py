@@ -21,7 +21,7 @@ class Result(StrEnum):
 
 
 @dataclass(slots=True)
-class Counts:
+class SchedulerCounts:
     """Since the scheduler began."""
 
     attempts: dict[Result, Histogram] = field(

@@ -28,7 +28,7 @@ from mainstay.loop.holds import OPEN, Gate
 from mainstay.scheduler.bind import BATCH_MAX, Bind
 from mainstay.scheduler.bindings import Bindings, ClusterWriters
 from mainstay.scheduler.cluster_state import ClusterState, ClusterView
-from mainstay.scheduler.counts import Counts, Result
+from mainstay.scheduler.counts import Result, SchedulerCounts
 from mainstay.scheduler.decide import decide, decide_without
 from mainstay.scheduler.messages import render_message
 from mainstay.scheduler.policy import Policy
@@ -37,7 +37,7 @@ from mainstay.scheduler.reasons import Cure, Decision, Placed, Unschedulable
 from mainstay.scheduler.recheck import decide_from_objects
 from mainstay.scheduler.record import Deciding
 from mainstay.scheduler.record_writer import RecordWriter
-from mainstay.scheduler.report import Reason, Report
+from mainstay.scheduler.report import PodConditionReason, Report
 from mainstay.scheduler.settings import CycleSettings
 
 _logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Cycle:
         writers: ClusterWriters,
         records: RecordWriter,
         settings: CycleSettings | None = None,
-        counts: Counts | None = None,
+        counts: SchedulerCounts | None = None,
         gate: Gate = OPEN,
     ) -> None:
         """While the gate is shut nothing is decided; call `look_again` when it opens."""
@@ -66,7 +66,7 @@ class Cycle:
         self._records = records
         self._reporter = writers.reporter
         self._gate = gate
-        self.counts = counts or Counts()
+        self.counts = counts or SchedulerCounts()
         self.state = ClusterState(
             env.clock,
             view.names,
@@ -201,7 +201,9 @@ class Cycle:
             return
         pod.left_out = {}
         self.state.queue.park(pod.uid, no.cures, mark, now_ns)
-        self._reporter.report(Report(pod.key, pod.uid, Reason.UNSCHEDULABLE, render_message(no), deciding.name))
+        self._reporter.report(
+            Report(pod.key, pod.uid, PodConditionReason.UNSCHEDULABLE, render_message(no), deciding.name)
+        )
         self._records.record_refusal(deciding, no)
 
     def _fail(self, pod: PendingPod, deciding: Deciding, error: Exception, now_ns: int) -> None:
@@ -210,7 +212,7 @@ class Cycle:
         self.state.columns.forget(pod.uid)
         self.state.queue.back_off(pod.uid, now_ns)
         text = f"{type(error).__name__}: {error}"
-        self._reporter.report(Report(pod.key, pod.uid, Reason.SCHEDULER_ERROR, text, deciding.name))
+        self._reporter.report(Report(pod.key, pod.uid, PodConditionReason.SCHEDULER_ERROR, text, deciding.name))
         self._records.record_failure(deciding, "InternalError", text)
         asyncio.get_running_loop().call_exception_handler(
             {"message": f"failed to schedule pod {pod.key}", "exception": error}

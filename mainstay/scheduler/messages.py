@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from mainstay.api.pod_resources import PODS, amount
-from mainstay.scheduler.reasons import Cure, Reason, Refusal, Unschedulable
+from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason, Unschedulable
 
 MESSAGE_LENGTH_MAX: Final = 1000
 """Of all of it. An Event takes 1,024."""
@@ -39,7 +39,7 @@ _CURES: Final[Mapping[Cure, str]] = {
 
 def render_message(no: Unschedulable) -> str:
     """All reasons, with nodes and cures."""
-    if any(refusal.reason is Reason.NO_NODES for refusal in no.refusals):
+    if any(refusal.reason is RefusalReason.NO_NODES for refusal in no.refusals):
         return f"0/0 nodes are available: no nodes available to schedule pods. {_cures(no.cures)}"
     listed = [_reason(refusal) for refusal in _most_nodes_first(no.refusals)[:REASONS_MAX]]
     if len(no.refusals) > REASONS_MAX:
@@ -73,27 +73,27 @@ def _reason(refusal: Refusal) -> str:
 
 def _words(refusal: Refusal) -> str:
     match refusal.reason:
-        case Reason.INSUFFICIENT_RESOURCE | Reason.NODE_TOO_SMALL:
+        case RefusalReason.INSUFFICIENT_RESOURCE | RefusalReason.NODE_TOO_SMALL:
             return "Too many pods" if refusal.detail == PODS else f"Insufficient {refusal.detail}"
-        case Reason.HELD_BY_GHOSTS:
+        case RefusalReason.HELD_BY_GHOSTS:
             return f"node(s) had room held by force-deleted pods, {refusal.detail}"
-        case Reason.OTHER_NODE_NAMED:
+        case RefusalReason.OTHER_NODE_NAMED:
             return f"node(s) didn't match the requested node name {refusal.detail}"
-        case Reason.NODE_AFFINITY:
+        case RefusalReason.NODE_AFFINITY:
             return "node(s) didn't match Pod's node affinity/selector"
-        case Reason.UNTOLERATED_TAINT:
+        case RefusalReason.UNTOLERATED_TAINT:
             return f"node(s) had untolerated taint {{{refusal.detail}}}"
-        case Reason.UNSCHEDULABLE_NODE:
+        case RefusalReason.UNSCHEDULABLE_NODE:
             return "node(s) were unschedulable"
-        case Reason.PORT_TAKEN:
+        case RefusalReason.PORT_TAKEN:
             return f"node(s) didn't have free ports for the requested pod ports, {refusal.detail}"
-        case Reason.ZONE_QUOTA_EXCEEDED:
+        case RefusalReason.ZONE_QUOTA_EXCEEDED:
             return f"node(s) were in a zone without enough quota, {refusal.detail}"
-        case Reason.RESERVED_ELSEWHERE:
+        case RefusalReason.RESERVED_ELSEWHERE:
             return f"node(s) didn't match the pod's reservation, {refusal.detail}"
-        case Reason.TOPOLOGY_LABEL_MISSING:
+        case RefusalReason.TOPOLOGY_LABEL_MISSING:
             return f"node(s) didn't match pod topology spread constraints (missing required label), {refusal.detail}"
-        case Reason.SKEW_TOO_LARGE:
+        case RefusalReason.SKEW_TOO_LARGE:
             return f"node(s) didn't match pod topology spread constraints, {refusal.detail}"
         case _:
             return str(refusal.reason)
@@ -104,19 +104,19 @@ def _numbers(refusal: Refusal) -> str:
     if refusal.wanted is None or not refusal.free:
         return ""
     match refusal.reason:
-        case Reason.INSUFFICIENT_RESOURCE | Reason.NODE_TOO_SMALL | Reason.HELD_BY_GHOSTS:
+        case RefusalReason.INSUFFICIENT_RESOURCE | RefusalReason.NODE_TOO_SMALL | RefusalReason.HELD_BY_GHOSTS:
             most = max(max(refusal.free), 0)
-            is_small = " even when empty" if refusal.reason is Reason.NODE_TOO_SMALL else ""
+            is_small = " even when empty" if refusal.reason is RefusalReason.NODE_TOO_SMALL else ""
             wanted = amount(refusal.detail, refusal.wanted)
             return (
                 f"{wanted} wanted, too small{is_small}"
                 if is_small
                 else (f"{wanted} wanted, at most {amount(refusal.detail, most)} free")
             )
-        case Reason.ZONE_QUOTA_EXCEEDED:
+        case RefusalReason.ZONE_QUOTA_EXCEEDED:
             resource = refusal.detail.rpartition("/")[2]
             return f"{amount(resource, refusal.wanted)} wanted, {amount(resource, max(max(refusal.free), 0))} left"
-        case Reason.SKEW_TOO_LARGE:
+        case RefusalReason.SKEW_TOO_LARGE:
             return f"at most {refusal.wanted} allowed, would be at least {min(refusal.free)}"
         case _:
             return ""

@@ -40,7 +40,7 @@ class Cure(StrEnum):
     """Pods that were removed by force are known not to run any more."""
 
 
-class Reason(StrEnum):
+class RefusalReason(StrEnum):
     """Why a node was refused. Shown to users: only add."""
 
     NO_NODES = "NoNodes"
@@ -64,7 +64,7 @@ class Reason(StrEnum):
 class Refusal:
     """One reason, and the nodes it holds for."""
 
-    reason: Reason
+    reason: RefusalReason
     plugin: str
     """The filter, by the name that Kubernetes has for it, as its metrics and events do."""
     nodes: tuple[str, ...]

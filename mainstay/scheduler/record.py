@@ -21,11 +21,11 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.journal.record import (
+    AppliedPolicy,
     DecisionRecord,
     Ending,
     LookedAt,
     Outcome,
-    Policy,
     RecordedAction,
     RecordedMemory,
     Subject,
@@ -34,7 +34,7 @@ from mainstay.journal.record import (
 )
 from mainstay.journal.record import WriteResult as Write
 from mainstay.loop.record import Origin, make_record
-from mainstay.scheduler.bind import Answer, Bind, Bound, NotDone, Refused, Unknown
+from mainstay.scheduler.bind import Answer, Bind, BindRefused, Bound, NotDone, Unknown
 from mainstay.scheduler.messages import render_message, render_summary
 from mainstay.scheduler.reasons import Unschedulable
 
@@ -96,7 +96,7 @@ class Setting(msgspec.Struct, frozen=True, gc=False):
     """In microseconds, see `record.micros`."""
     view: tuple[ViewPart, ...]
     seed: str
-    policies: tuple[Policy, ...]
+    policies: tuple[AppliedPolicy, ...]
     since: int = 0
     unconfirmed: int = 0
     """See `Remembered`."""
@@ -127,7 +127,7 @@ def placement(deciding: Deciding, node: str, score: int, answer: Answer, answere
         case Bound(revision=revision):
             outcome = _DONE
             write = Write("pods", deciding.namespace, deciding.pod, revision)
-        case Refused(cause=cause, message=message):
+        case BindRefused(cause=cause, message=message):
             outcome = Outcome(Ending.RETRY, str(cause), message)
             write = Write("pods", deciding.namespace, deciding.pod, 0, str(cause))
         case NotDone(message=message):

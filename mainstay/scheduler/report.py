@@ -49,7 +49,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _logger = logging.getLogger(__name__)
 
 
-class Reason(StrEnum):
+class PodConditionReason(StrEnum):
     """Of the conditions. Kubernetes' words, and one of ours: only add."""
 
     UNSCHEDULABLE = "Unschedulable"
@@ -78,7 +78,7 @@ class ReportSettings:
 class Report:
     key: ObjectKey
     uid: str
-    reason: Reason
+    reason: PodConditionReason
     message: str
     decision: str = ""
     is_weak: bool = False
@@ -97,7 +97,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    reason: Reason
+    reason: PodConditionReason
     message: str
     again_ns: int
     """When another message may be written."""
@@ -136,7 +136,7 @@ def retrying_patch(pod: Object, message: str, now: datetime) -> Object | None:
     if (pod.get("spec") or {}).get("nodeName") or _condition_in(pod, RETRYING).get("status") == "True":
         return None
     metadata = pod["metadata"]
-    changed = {"type": RETRYING, "status": "True", "reason": Reason.BINDING_UNANSWERED, "message": message}
+    changed = {"type": RETRYING, "status": "True", "reason": PodConditionReason.BINDING_UNANSWERED, "message": message}
     changed["lastTransitionTime"] = times.format_time(now)
     same = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
     return {"metadata": same, "status": {"conditions": [changed]}}
@@ -242,7 +242,7 @@ class Reporter:
     async def _write(self, report: Report) -> None:
         self._writing[report.uid] = None
         try:
-            if report.reason is Reason.BINDING_UNANSWERED:
+            if report.reason is PodConditionReason.BINDING_UNANSWERED:
                 await self._retrying(report)
             else:
                 await self._one(report)
@@ -305,7 +305,7 @@ class Reporter:
         is_ours = said is not None and said.message == old.get("message")
         is_left = is_same_reason and (report.is_weak or (said is None and not is_ours))
         # The cache may not show our own last words yet.
-        was_ours = said is not None and said.reason is Reason.BINDING_UNANSWERED
+        was_ours = said is not None and said.reason is PodConditionReason.BINDING_UNANSWERED
         is_retrying = was_ours or _condition_in(pod, RETRYING).get("status") == "True"
         message = str(old.get("message", "")) if is_left else report.message
         patch = None

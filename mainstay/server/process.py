@@ -32,8 +32,7 @@ from mainstay.env.disk import Disk, DiskFull, Locked, read_text
 from mainstay.env.signals import StopSignals
 from mainstay.http.messages import Handler
 from mainstay.http.outgoing import client_tls
-from mainstay.http.server import HttpServer
-from mainstay.http.server import Limits as HttpLimits
+from mainstay.http.server import HttpLimits, HttpServer
 from mainstay.journal.errors import JournalError
 from mainstay.server.auth import kubeconfig
 from mainstay.server.auth.authentication import Authenticator

@@ -25,5 +25,5 @@ async def open_memory() -> LocalStore:
 
 
 async def open_sqlite(directory: Path) -> LocalStore:
-    """The store in a directory, made if it is not there. Raises `InUse`, `Corrupt`."""
+    """The store in a directory, made if it is not there. Raises `StoreInUse`, `Corrupt`."""
     return await LocalStore.open(SqliteLog(SystemDisk(directory)))

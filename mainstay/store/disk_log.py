@@ -16,7 +16,7 @@ import msgspec
 from mainstay.env import frames
 from mainstay.env.disk import Disk, DiskFull, Locked
 from mainstay.env.tasks import Worker
-from mainstay.store.errors import Corrupt, InUse, OutcomeUnknown, StorageFull
+from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreInUse
 from mainstay.store.log import Recovered, Row, decode_row, encode_row, require_complete
 
 FILE: Final = "log"
@@ -64,7 +64,7 @@ class DiskLog:
         try:
             self._disk.lock(LOCK, f"process {os.getpid()}")
         except Locked as error:
-            raise InUse(f"the log is in use by {error.holder}: stop that one, or use another directory") from None
+            raise StoreInUse(f"the log is in use by {error.holder}: stop that one, or use another directory") from None
         try:
             return self._read()
         except BaseException:

@@ -1,6 +1,6 @@
 """What can go wrong with a store, named for what the caller should do next.
 
-A refused check is not here: it is an expected answer (`Refused` in interface.py), not a failure.
+A refused check is not here: it is an expected answer (`TransactionRefused` in interface.py), not a failure.
 """
 
 
@@ -8,7 +8,7 @@ class StoreError(Exception):
     """The base of all of them."""
 
 
-class Invalid(StoreError):
+class InvalidStoreRequest(StoreError):
     """The request itself is wrong. Nothing was changed; do not repeat it."""
 
 
@@ -36,7 +36,7 @@ class OutcomeUnknown(StoreError):
     """
 
 
-class Unavailable(StoreError):
+class StoreUnavailable(StoreError):
     """The store cannot be reached, or takes no writes. Nothing was changed; try again later."""
 
 
@@ -48,9 +48,9 @@ class Corrupt(StoreError):
     """What is on disk is not what was written there, or is not ours. Restore it from a backup; nothing was changed."""
 
 
-class InUse(StoreError):
+class StoreInUse(StoreError):
     """Another process has this data directory open. Stop that one, or use another directory."""
 
 
-class Closed(StoreError):
+class StoreClosed(StoreError):
     """The store was closed. Nothing was changed."""

@@ -71,7 +71,7 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
     revision: int
 
 
-class Refused(msgspec.Struct, frozen=True):
+class TransactionRefused(msgspec.Struct, frozen=True):
     """A check did not hold, so nothing happened. Look at what is there now and decide again."""
 
     found: Mapping[str, Entry | None]
@@ -110,8 +110,8 @@ class Batch(msgspec.Struct, frozen=True):
 class Watch(Protocol):
     """A running watch: iterate over it for batches. It ends with an exception, or when it is closed.
 
-    `Compacted`: it fell behind what the store still has; take a new range. `Unavailable`: the connection is gone for
-    good. A slow reader costs the store nothing but the history it has not read yet.
+    `Compacted`: it fell behind what the store still has; take a new range. `StoreUnavailable`: the connection is gone
+    for good. A slow reader costs the store nothing but the history it has not read yet.
     """
 
     def __aiter__(self) -> Self: ...
@@ -183,8 +183,8 @@ class Store(Protocol):
     def watch(self, prefix: str, *, after: int) -> Watch:
         """All changes under a prefix after a revision. `Compacted` and `FutureRevision` come from the iteration."""
 
-    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Refused:
-        """Do all of the writes if all of the checks hold. Raises `OutcomeUnknown`, `Unavailable`, `StorageFull`.
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | TransactionRefused:
+        """Do all of the writes if all of the checks hold. Raises `OutcomeUnknown`, `StoreUnavailable`, `StorageFull`.
 
         If the caller is cancelled while it waits, the outcome is unknown in the same sense.
         """
@@ -203,4 +203,4 @@ class Store(Protocol):
         """Keep the history after a revision until released. Raises `Compacted` if some of it is gone already."""
 
     async def close(self) -> None:
-        """Finish what was begun and let go. Later calls raise `Closed`."""
+        """Finish what was begun and let go. Later calls raise `StoreClosed`."""

@@ -26,13 +26,13 @@ import msgspec
 
 from mainstay.env import tasks
 from mainstay.store.errors import (
-    Closed,
     Compacted,
     FutureRevision,
     OutcomeUnknown,
     StorageFull,
+    StoreClosed,
     StoreError,
-    Unavailable,
+    StoreUnavailable,
 )
 from mainstay.store.holds import Holds, RevisionHold
 from mainstay.store.index import Index, Transaction, replay
@@ -45,7 +45,7 @@ from mainstay.store.interface import (
     Entry,
     Page,
     Put,
-    Refused,
+    TransactionRefused,
     Write,
 )
 from mainstay.store.limits import require_key, require_prefix, require_range, require_revision, require_transaction
@@ -66,8 +66,8 @@ class _Staged(msgspec.Struct):
     """A commit on its way: what it changes (nothing, if it only waits for those before it) and who waits for it."""
 
     transaction: Transaction | None
-    answer: Committed | Refused
-    waiter: asyncio.Future[Committed | Refused]
+    answer: Committed | TransactionRefused
+    waiter: asyncio.Future[Committed | TransactionRefused]
 
 
 class LocalStore:
@@ -94,7 +94,7 @@ class LocalStore:
 
     @classmethod
     async def open(cls, log: Log) -> Self:
-        """Take over a log and read it. Raises `InUse`, `Corrupt`."""
+        """Take over a log and read it. Raises `StoreInUse`, `Corrupt`."""
         try:
             recovered = await log.open()
             index, left_over = replay(recovered.compacted, recovered.rows)
@@ -147,7 +147,7 @@ class LocalStore:
         self._require_open()
         return self._index.revision
 
-    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Refused:
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | TransactionRefused:
         self._require_open()
         require_transaction(checks, writes)
         self._require_writable()
@@ -156,11 +156,11 @@ class LocalStore:
         transaction = None if found else self._transaction(writes)
         if transaction is not None:
             self._stage(transaction)
-        answer = Refused(found) if found else Committed(self._next_revision - 1)
+        answer = TransactionRefused(found) if found else Committed(self._next_revision - 1)
         if transaction is None and self._flushing is None:
             return answer  # It rests on nothing that is not durable yet.
 
-        waiter: asyncio.Future[Committed | Refused] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[Committed | TransactionRefused] = asyncio.get_running_loop().create_future()
         self._staged.append(_Staged(transaction, answer, waiter))
         if self._flushing is None:
             self._flushing = tasks.begin(self._flush(), name="store flush")
@@ -175,7 +175,7 @@ class LocalStore:
 
     async def settled(self) -> None:
         if self._flushing is not None:
-            waiter: asyncio.Future[Committed | Refused] = asyncio.get_running_loop().create_future()
+            waiter: asyncio.Future[Committed | TransactionRefused] = asyncio.get_running_loop().create_future()
             self._staged.append(_Staged(None, Committed(self._next_revision - 1), waiter))
             await waiter
 
@@ -268,7 +268,7 @@ class LocalStore:
         self._broken = str(error) or type(error).__name__
         self._breaking.set()
         _fail(group, OutcomeUnknown(f"the log failed while this was being written: {self._broken}"))
-        self._take_back((), Unavailable(f"the log failed before this was written: {self._broken}"))
+        self._take_back((), StoreUnavailable(f"the log failed before this was written: {self._broken}"))
 
     async def compact(self, revision: int) -> int:
         self._require_open()
@@ -330,11 +330,11 @@ class LocalStore:
 
     def _require_writable(self) -> None:
         if self._broken is not None:
-            raise Unavailable(f"the store takes no more writes until it is opened again: {self._broken}")
+            raise StoreUnavailable(f"the store takes no more writes until it is opened again: {self._broken}")
 
     def _require_open(self) -> None:
         if self._closed:
-            raise Closed("the store is closed")
+            raise StoreClosed("the store is closed")
 
 
 def _revision(entry: Entry | None) -> int:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from mainstay.env import tasks
-from mainstay.store.errors import Closed, Compacted, FutureRevision
+from mainstay.store.errors import Compacted, FutureRevision, StoreClosed
 from mainstay.store.index import Index, Transaction
 from mainstay.store.interface import Batch, Change
 
@@ -105,7 +105,7 @@ class Watches:
     def read(self, watch: LocalWatch) -> Batch | None:
         """The next part of the history for a watch that has fallen behind; None if it has not."""
         if self._closed:
-            raise Closed("the store was closed")
+            raise StoreClosed("the store was closed")
         index = self._index
         if watch.reached < index.compacted:
             self.forget(watch)  # It will never be told anything again.

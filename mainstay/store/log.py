@@ -43,7 +43,7 @@ class Log(Protocol):
     """Calls are carried out in the order they are made. After `OutcomeUnknown` the log is closed and not used again."""
 
     async def open(self) -> Recovered:
-        """Take possession of the log. Raises `InUse`, `Corrupt`."""
+        """Take possession of the log. Raises `StoreInUse`, `Corrupt`."""
 
     async def append(self, rows: Sequence[Row]) -> None:
         """Add rows, all or none; durable when it returns. Raises `StorageFull` (none is there), `OutcomeUnknown`."""

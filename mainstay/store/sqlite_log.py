@@ -17,7 +17,7 @@ from typing import Final
 
 from mainstay.env.disk import Locked, SystemDisk
 from mainstay.env.tasks import Worker
-from mainstay.store.errors import Corrupt, InUse, OutcomeUnknown, StorageFull, StoreError, Unavailable
+from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreError, StoreInUse, StoreUnavailable
 from mainstay.store.log import Recovered, Row, checksum, decode_row, encode_row, require_complete
 
 DATABASE: Final = "store.db"
@@ -58,7 +58,7 @@ class SqliteLog:
         try:
             self._disk.lock(LOCK, f"process {os.getpid()}")
         except Locked as error:
-            raise InUse(
+            raise StoreInUse(
                 f"the store in {self._disk.root} is in use by {error.holder}: stop that one, or use another directory"
             ) from None
         try:
@@ -78,9 +78,9 @@ class SqliteLog:
         code = getattr(error, "sqlite_errorcode", None)
         primary = None if code is None else code & 0xFF
         if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return InUse(f"{self._path} is being used by a program other than Mainstay: {error}. End that one")
+            return StoreInUse(f"{self._path} is being used by a program other than Mainstay: {error}. End that one")
         if primary in _PASSING:
-            return Unavailable(f"{self._path} cannot be opened now: {error}")
+            return StoreUnavailable(f"{self._path} cannot be opened now: {error}")
         return self._damaged(str(error))
 
     def _damaged(self, problem: str) -> Corrupt:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from mainstay.api.apply import Application
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.api.field_sets import fields_in
 from mainstay.api.field_shapes import find_shape
 from mainstay.api.json_values import copied
@@ -60,8 +60,8 @@ def owned(obj: Any) -> dict[str, Any]:
     return {entry["manager"]: entry["fieldsV1"] for entry in obj["metadata"].get("managedFields", ())}
 
 
-def refusal(live: Any, manager: str, kind: Kind = CONFIG_MAP, **said: Any) -> ApiError:
-    with pytest.raises(ApiError) as caught:
+def refusal(live: Any, manager: str, kind: Kind = CONFIG_MAP, **said: Any) -> StatusError:
+    with pytest.raises(StatusError) as caught:
         apply(live, manager, kind, **said)
     return caught.value
 
@@ -219,7 +219,7 @@ def test_a_patch_says_what_it_is_for_and_nothing_about_owners() -> None:
         ),
     ]
     for patch, message in refused:
-        with pytest.raises(ApiError) as caught:
+        with pytest.raises(StatusError) as caught:
             replace(application, patch=patch).applied(None)
         assert (caught.value.code, caught.value.message) == (400, message)
 
@@ -261,7 +261,7 @@ def test_who_takes_back_all_leaves_what_was_there_before(live: Any, patch: Any) 
     live = apply(None, "m1", PODS, **_said(live))
     try:
         both = apply(live, "m2", PODS, **_said(patch))
-    except ApiError:
+    except StatusError:
         return  # They want different things.
     back = apply(both, "m2", PODS)
     assert owned(back) == owned(live)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mainstay.api import json_body
 from mainstay.api.conform import conform
 from mainstay.api.decode import Decoded, decode_body
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.api.kind import Kind
 from tests.api.encode_protobuf import encode, envelope
 
@@ -42,7 +42,7 @@ def decoded(body: Any, kind: Kind = CONFIG_MAP, content_type: str | None = None,
 
 
 def refusal(body: Any, kind: Kind = CONFIG_MAP, content_type: str | None = None, validation: str = "Warn") -> str:
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(StatusError) as caught:
         decoded(body, kind, content_type, validation)
     assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
     return caught.value.message
@@ -73,7 +73,7 @@ def test_the_same_object_comes_out_of_json_yaml_and_protobuf():
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/cbor", "application/jsonx", "x" * 1000])
 def test_a_format_that_is_not_understood_is_refused(content_type: str):
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(StatusError) as caught:
         decoded(b"a: b", content_type=content_type)
 
     assert (caught.value.code, caught.value.reason) == (415, "UnsupportedMediaType")
@@ -84,7 +84,7 @@ def test_a_format_that_is_not_understood_is_refused(content_type: str):
 
 
 def test_a_kind_of_a_user_has_no_protobuf():
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(StatusError) as caught:
         decoded(b"k8s\0", WIDGET, content_type="application/vnd.kubernetes.protobuf")
     assert caught.value.code == 415
 
@@ -117,7 +117,7 @@ def test_an_object_of_another_version_is_refused():
 
 
 def test_another_kind_than_the_users_is_invalid():
-    with pytest.raises(ApiError, match=re.escape('kind: Invalid value: "Gadget": must be Widget')) as caught:
+    with pytest.raises(StatusError, match=re.escape('kind: Invalid value: "Gadget": must be Widget')) as caught:
         decoded({"apiVersion": "example.com/v1", "kind": "Gadget"}, WIDGET)
     assert caught.value.code == 422
 
@@ -348,7 +348,7 @@ def test_random_bytes_are_an_object_or_a_refusal(body: bytes, content_type: str 
 def code_of(content_type: str | None, body: bytes, kind: Kind) -> int:
     try:
         result = decode_body(content_type, body, kind, validation="Strict")
-    except ApiError as error:
+    except StatusError as error:
         return error.code
     json.dumps(result.object, allow_nan=False)
     return 200

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.api.fields import EVERYTHING, FieldSelector, Term, check_supported, parse
 
 
 def refusal_of(call: Callable[..., object], *arguments: object) -> str:
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         call(*arguments)
     assert (refusal.value.code, refusal.value.reason) == (400, "BadRequest")
     return refusal.value.message
@@ -97,7 +97,7 @@ def test_the_text_of_a_selector_is_read_as_a_selector_that_means_the_same(terms,
 def test_any_text_is_read_or_refused(text):
     try:
         selector = parse(text)
-    except ApiError:
+    except StatusError:
         assert refusal_of(parse, text)
     else:
         assert set(parse(str(selector)).terms) == set(selector.terms)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.api import json_patch as module
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.api.json_patch import OPERATIONS_MAX, json_patch
 from mainstay.api.json_values import DEPTH_MAX
 from mainstay.api.kind import Object
@@ -121,7 +121,7 @@ def test_every_operation_does_what_the_rfc_says(original, operation, patched):
 def test_what_cannot_be_carried_out_is_rejected_as_a_whole(original, operation):
     before = copy.deepcopy(original)
 
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         json_patch(original, [add("/new", 1), operation])
 
     assert refusal.value.status() == {
@@ -151,7 +151,7 @@ def test_what_cannot_be_carried_out_is_rejected_as_a_whole(original, operation):
     ],
 )
 def test_what_is_no_patch_is_a_bad_request(patch, message):
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         json_patch({}, patch)
 
     assert (refusal.value.code, refusal.value.reason) == (400, "BadRequest")
@@ -165,7 +165,7 @@ def test_nothing_to_do_is_a_patch():
 def test_there_is_a_limit_to_the_number_of_operations():
     assert json_patch({}, [add("/a", 1)] * OPERATIONS_MAX) == {"a": 1}
 
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         json_patch({}, [add("/a", 1)] * (OPERATIONS_MAX + 1))
 
     assert (refusal.value.code, refusal.value.reason) == (413, "RequestEntityTooLarge")
@@ -176,7 +176,7 @@ def test_copying_cannot_make_an_object_grow_without_bound(monkeypatch):
     monkeypatch.setattr(module, "COPIED_MAX", 1000)
     doubling = [copy_of("/a", "/a/-")] * 20
 
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         json_patch({"a": ["some text"]}, doubling)
 
     assert refusal.value.code == 422
@@ -195,7 +195,7 @@ def test_what_is_nested_too_deeply_is_refused():
         ({"b": [[[]]], **_chain(DEPTH_MAX - 1)}, [move("/b", below)]),
     ]
     for original, patch in cases:
-        with pytest.raises(ApiError, match="too deeply") as refusal:
+        with pytest.raises(StatusError, match="too deeply") as refusal:
             json_patch(original, patch)
         assert refusal.value.code == 400
 
@@ -237,7 +237,7 @@ def test_a_patch_works_or_is_refused_and_never_touches_what_it_was_given(origina
             if isinstance(value, list | dict):
                 value.clear()
         patched.clear()
-    except ApiError as refusal:
+    except StatusError as refusal:
         code = refusal.code
 
     assert code in (200, 422)
@@ -248,11 +248,11 @@ def test_a_patch_works_or_is_refused_and_never_touches_what_it_was_given(origina
 def test_two_patches_one_after_the_other_are_one_patch(original, first, second):
     try:
         together = json_patch(original, [first, second])
-    except ApiError:
+    except StatusError:
         together = None
     try:
         apart = json_patch(json_patch(original, [first]), [second])
-    except ApiError:
+    except StatusError:
         apart = None
 
     # Only a document that is no object for a moment makes a difference, and moves to and from the top can do that.

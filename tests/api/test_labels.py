@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.api import labels
-from mainstay.api.errors import ApiError, Cause, CauseType
+from mainstay.api.errors import CauseType, StatusCause, StatusError
 from mainstay.api.labels import EVERYTHING, LabelSelector, Operator, Requirement, parse
 
 
 def refusal_of(text: str) -> str:
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         parse(text)
     assert (refusal.value.code, refusal.value.reason) == (400, "BadRequest")
     return refusal.value.message
@@ -151,7 +151,7 @@ def test_problems_of_an_object_are_told_with_their_place():
         (CauseType.INVALID, "spec.selector.matchExpressions[3].key"),
         (CauseType.INVALID, "spec.selector.matchExpressions[3].key"),
     ]
-    assert causes[2] == Cause(
+    assert causes[2] == StatusCause(
         CauseType.REQUIRED,
         "spec.selector.matchExpressions[0].values",
         "Required value: must be specified when `operator` is 'In' or 'NotIn'",
@@ -160,7 +160,7 @@ def test_problems_of_an_object_are_told_with_their_place():
 
 
 def test_an_invalid_object_is_no_selector():
-    with pytest.raises(ApiError, match='"Near" is not a valid label selector operator'):
+    with pytest.raises(StatusError, match='"Near" is not a valid label selector operator'):
         labels.from_object({"matchExpressions": [{"key": "a", "operator": "Near"}]})
 
 
@@ -231,7 +231,7 @@ def test_the_text_of_a_selector_is_read_as_the_same_selector(wanted):
 def test_any_text_is_read_or_refused(text):
     try:
         selector = parse(text)
-    except ApiError:
+    except StatusError:
         assert refusal_of(text)
     else:
         assert parse(str(selector)) == selector

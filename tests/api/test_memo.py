@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mainstay.api import conform as conforming
 from mainstay.api import field_sets, managed_fields, memo
 from mainstay.api.conform import conform
-from mainstay.api.errors import Cause
+from mainstay.api.errors import StatusCause
 from mainstay.api.field_shapes import find_shape
 from mainstay.api.kinds import pod_spec
 from mainstay.api.kinds.pod_defaults import default_pod_spec
@@ -131,11 +131,11 @@ def test_shared_fields_are_not_changed(writes: Any):
 @given(specs, st.sampled_from([("Always",), ("Always", "OnFailure", "Never")]))
 def test_a_spec_that_comes_again_has_the_same_problems(spec: Any, policies: tuple[str, ...]):
     default_pod_spec(spec)
-    plain: list[Cause] = []
+    plain: list[StatusCause] = []
     pod_spec._check_spec(spec, "spec", plain, policies)
 
     for _ in range(2):
-        causes: list[Cause] = []
+        causes: list[StatusCause] = []
         check_pod_spec(spec, "spec", causes, policies)
         assert causes == plain
 
@@ -143,8 +143,8 @@ def test_a_spec_that_comes_again_has_the_same_problems(spec: Any, policies: tupl
 def test_a_spec_that_is_valid_in_one_place_may_not_be_in_another():
     spec: Any = {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}
     default_pod_spec(spec)
-    in_pod: list[Cause] = []
-    in_set: list[Cause] = []
+    in_pod: list[StatusCause] = []
+    in_set: list[StatusCause] = []
     check_pod_spec(spec, "spec", in_pod)
     check_pod_spec(spec, "spec", in_set, ("Always",))
 

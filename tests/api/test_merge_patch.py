@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.api.json_values import DEPTH_MAX
 from mainstay.api.kind import Object
 from mainstay.api.merge_patch import merge_patch
@@ -37,7 +37,7 @@ def test_fields_are_set_merged_and_removed(original, patch, patched):
     ("patch", "kind"), [([], "array"), ("x", "string"), (1, "number"), (True, "bool"), (None, "null")]
 )
 def test_a_patch_must_be_an_object(patch, kind):
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         merge_patch({}, patch)
 
     assert refusal.value.code == 400
@@ -61,7 +61,7 @@ def test_what_is_nested_too_deeply_is_refused():
         (nested(5_000), nested(5_000)),
         ({}, {"a": [nested(5_000)]}),
     ]:
-        with pytest.raises(ApiError, match="too deeply") as refusal:
+        with pytest.raises(StatusError, match="too deeply") as refusal:
             merge_patch(original, patch)
         assert refusal.value.code == 400
 

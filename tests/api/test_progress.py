@@ -3,7 +3,7 @@
 import pytest
 
 from mainstay.api import schema
-from mainstay.api.progress import Deadline, DeadlineState, Limit, Progress, ProgressVerdict, progress_of
+from mainstay.api.progress import Deadline, DeadlineState, Progress, ProgressLimit, ProgressVerdict, progress_of
 
 APPS, BATCH = "k8s.io.api.apps.v1.", "k8s.io.api.batch.v1."
 
@@ -28,7 +28,7 @@ def test_each_part_of_a_record_is_a_field_that_the_server_knows():
         serving=0,
         succeeded=0,
         deadline=Deadline(DeadlineState.RUNNING, "2026-03-01T12:00:00Z"),
-        limited_by=Limit("admitted", "server", "QuotaExceeded", 2, "exceeded quota"),
+        limited_by=ProgressLimit("admitted", "server", "QuotaExceeded", 2, "exceeded quota"),
         verdict=ProgressVerdict.WAITING,
     )
     said = record.as_object()

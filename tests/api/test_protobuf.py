@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mainstay.api import protobuf, schema
 from mainstay.api.conform import conform
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from tests.api.encode_protobuf import encode, envelope, varint
 
 CORE = "k8s.io.api.core.v1."
@@ -37,7 +37,7 @@ POD = {
 
 
 def failure(message: str, data: bytes) -> str:
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(StatusError) as caught:
         protobuf.decode(message, data)
     assert caught.value.code == 400
     return caught.value.message
@@ -102,7 +102,7 @@ def test_a_message_that_comes_in_parts_is_put_together():
 
 def test_the_envelope_says_what_is_in_it():
     assert protobuf.unwrap(envelope("apps/v1", "Deployment", b"xyz")) == ("apps/v1", "Deployment", b"xyz")
-    with pytest.raises(ApiError, match="expected prefix"):
+    with pytest.raises(StatusError, match="expected prefix"):
         protobuf.unwrap(b"{}")
 
 
@@ -149,7 +149,7 @@ def test_a_damaged_message_is_an_object_or_a_bad_request(data: st.DataObject):
 def code_of(message: str, data: bytes, in_envelope: bool = False) -> int:
     try:
         decoded = protobuf.decode(message, protobuf.unwrap(data)[2] if in_envelope else data)
-    except ApiError as error:
+    except StatusError as error:
         return error.code
     json.dumps(decoded, allow_nan=False)
     return 200

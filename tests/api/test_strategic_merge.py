@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.api.kind import Object
 from mainstay.api.merge_keys import MERGE_RULES, MergeRule, merge_rule
 from mainstay.api.schema import find_fields
@@ -33,8 +33,8 @@ def named(*names: str) -> list[Object]:
     return [{"name": name} for name in names]
 
 
-def refusal_of(original: Object, patch: Object) -> ApiError:
-    with pytest.raises(ApiError) as refusal:
+def refusal_of(original: Object, patch: Object) -> StatusError:
+    with pytest.raises(StatusError) as refusal:
         patched_spec(original, patch)
     return refusal.value
 
@@ -266,7 +266,7 @@ def test_lists_of_lists_are_refused():
 
 
 def test_a_patch_must_be_an_object():
-    with pytest.raises(ApiError, match="invalid JSON document"):
+    with pytest.raises(StatusError, match="invalid JSON document"):
         strategic_merge({}, [], POD)  # type: ignore[arg-type]
 
 
@@ -282,7 +282,7 @@ def test_what_is_nested_too_deeply_is_refused():
         ({"spec": {"containers": [{"name": "a"}]}}, {"spec": {"containers": [deep]}}),
     ]
     for original, patch in cases:
-        with pytest.raises(ApiError) as refusal:
+        with pytest.raises(StatusError) as refusal:
             strategic_merge(original, patch, POD)
         assert refusal.value.code == 400
 

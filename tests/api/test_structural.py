@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.api.errors import Cause
+from mainstay.api.errors import StatusCause
 from mainstay.api.kind import Object
 from mainstay.api.structural import NotStructural, Schema, compile_schema
 
@@ -20,7 +20,7 @@ def a_schema(**properties: Any) -> Schema:
     return compile_schema({"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}})
 
 
-def told(causes: list[Cause]) -> list[str]:
+def told(causes: list[StatusCause]) -> list[str]:
     return [f"{cause.type.removeprefix('FieldValue')} {cause.field}: {cause.message}" for cause in causes]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.loop.fencing import LeaseTimes, MayStart, Observed, may_start, observed
+from mainstay.loop.fencing import LeaseTimes, MayStart, ObservedLease, may_start, observed
 from tests.chaos.cluster import HERE
 from tests.chaos.namespaces import FarMachine
 from tests.clients.server_process import ServerProcess
@@ -108,7 +108,7 @@ class Site:
 
     def wait_until_a_replacement_may_start(self) -> None:
         """What the controller that replaces a pod does: watch the lease, by its own clock."""
-        seen: Observed | None = None
+        seen: ObservedLease | None = None
 
         def may() -> bool:
             nonlocal seen

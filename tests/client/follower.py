@@ -1,7 +1,7 @@
 """Somebody who believes every change an informer tells, and notices when that cannot be."""
 
 from mainstay.api.object_key import ObjectKey
-from mainstay.client.entry import Change, ChangeType, Entry
+from mainstay.client.entry import CachedObject, Change, ChangeType
 from mainstay.client.informer import Informer
 
 
@@ -12,7 +12,7 @@ class Follower:
         self.told: list[tuple[str, str, int]] = []
         """Each change: its type, the name, the revision."""
         self.problems: list[str] = []
-        self._objects: dict[ObjectKey, Entry] = {}
+        self._objects: dict[ObjectKey, CachedObject] = {}
         self._informer = informer
         self._may_go_back = may_go_back
         self._revision = 0

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from mainstay.api.object_key import ObjectKey
-from mainstay.client.entry import Entry
+from mainstay.client.entry import CachedObject
 
 
 def a_pod(name: str, revision: int = 1, *, uid: str = "", namespace: str = "default", **more: Any) -> dict[str, Any]:
@@ -25,10 +25,10 @@ def raw(obj: dict[str, Any]) -> bytes:
     return msgspec.json.encode(obj)
 
 
-def an_entry(name: str, revision: int = 1, *, uid: str = "") -> Entry:
+def an_entry(name: str, revision: int = 1, *, uid: str = "") -> CachedObject:
     """A pod as a cache without indexes keeps it."""
     pod = a_pod(name, revision, uid=uid)
-    return Entry(key(name), pod["metadata"]["uid"], revision, raw(pod))
+    return CachedObject(key(name), pod["metadata"]["uid"], revision, raw(pod))
 
 
 def key(name: str, namespace: str = "default") -> ObjectKey:

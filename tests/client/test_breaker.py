@@ -8,15 +8,23 @@ from hypothesis import strategies as st
 
 from mainstay.api.kind_names import PODS
 from mainstay.client import breaker
-from mainstay.client.breaker import HEALTHY, Closed, Condition, Open, Probing, Rules, State
+from mainstay.client.breaker import (
+    HEALTHY,
+    BreakerClosed,
+    BreakerOpen,
+    BreakerProbing,
+    BreakerRules,
+    BreakerState,
+    State,
+)
 from mainstay.client.errors import Unavailable
-from mainstay.client.limits import Limits
+from mainstay.client.limits import ClientLimits
 from mainstay.env import tasks
 from mainstay.env.invariants import BrokenInvariant
 from tests.client.world import a_client, a_scripted_server, an_answer, seconds
 from tests.server.world import a_server
 
-RULES = Rules(failures_max=3, open_for=timedelta(seconds=1), open_for_max=timedelta(seconds=4))
+RULES = BreakerRules(failures_max=3, open_for=timedelta(seconds=1), open_for_max=timedelta(seconds=4))
 S = 1_000_000_000
 PROBE = 30 * S
 
@@ -29,8 +37,8 @@ def after_failures(count: int, now_ns: int = 0) -> State:
 
 
 def test_it_opens_after_so_many_failures_in_a_row():
-    assert after_failures(2) == Closed(2)
-    assert after_failures(3) == Open(until_ns=S, trips=1)
+    assert after_failures(2) == BreakerClosed(2)
+    assert after_failures(3) == BreakerOpen(until_ns=S, trips=1)
 
 
 def test_an_answer_in_between_starts_the_count_again():
@@ -40,7 +48,7 @@ def test_an_answer_in_between_starts_the_count_again():
 @pytest.mark.parametrize("failures", [-1, 3])
 def test_a_count_that_cannot_be_is_noticed(failures: int):
     with pytest.raises(BrokenInvariant, match=f"failures={failures}"):
-        breaker.failed(Closed(failures), 0, RULES)
+        breaker.failed(BreakerClosed(failures), 0, RULES)
 
 
 def test_nothing_is_sent_while_it_is_open():
@@ -50,12 +58,12 @@ def test_nothing_is_sent_while_it_is_open():
 def test_then_one_probe_may_go_and_no_second():
     probing = breaker.admit(after_failures(3), S, RULES)
 
-    assert probing == Probing(S + PROBE, 1)
+    assert probing == BreakerProbing(S + PROBE, 1)
     assert breaker.admit(probing, S + 1, RULES) is None
 
 
 def test_a_probe_that_is_answered_closes_it():
-    assert breaker.succeeded(Probing(S, 5)) == HEALTHY
+    assert breaker.succeeded(BreakerProbing(S, 5)) == HEALTHY
 
 
 def test_each_probe_that_fails_doubles_the_wait_up_to_a_limit():
@@ -66,7 +74,7 @@ def test_each_probe_that_fails_doubles_the_wait_up_to_a_limit():
         probing = breaker.admit(state, now_ns, RULES)
         assert probing is not None
         state = breaker.failed(probing, now_ns, RULES)
-        assert isinstance(state, Open)
+        assert isinstance(state, BreakerOpen)
         waits.append((state.until_ns - now_ns) // S)
         now_ns = state.until_ns
 
@@ -74,24 +82,24 @@ def test_each_probe_that_fails_doubles_the_wait_up_to_a_limit():
 
 
 def test_a_probe_of_which_nothing_is_heard_is_lost_after_a_while():
-    probing = Probing(PROBE, 2)
+    probing = BreakerProbing(PROBE, 2)
 
     assert breaker.admit(probing, PROBE - 1, RULES) is None
-    assert breaker.admit(probing, PROBE, RULES) == Probing(2 * PROBE, 2)
+    assert breaker.admit(probing, PROBE, RULES) == BreakerProbing(2 * PROBE, 2)
 
 
 def test_failures_of_what_was_sent_before_it_opened_do_not_prolong_it():
-    assert breaker.failed(Open(S, 1), S // 2, RULES) == Open(S, 1)
+    assert breaker.failed(BreakerOpen(S, 1), S // 2, RULES) == BreakerOpen(S, 1)
 
 
 def test_its_condition_has_a_name():
-    states = (HEALTHY, Closed(2), Open(1, 1), Probing(1, 1))
+    states = (HEALTHY, BreakerClosed(2), BreakerOpen(1, 1), BreakerProbing(1, 1))
 
     assert [breaker.condition(state) for state in states] == [
-        Condition.CLOSED,
-        Condition.CLOSED,
-        Condition.OPEN,
-        Condition.PROBING,
+        BreakerState.CLOSED,
+        BreakerState.CLOSED,
+        BreakerState.OPEN,
+        BreakerState.PROBING,
     ]
 
 
@@ -111,18 +119,18 @@ def test_it_is_never_shut_for_ever_and_never_opens_without_cause(taken):
                 state, failures = breaker.succeeded(state), 0
             case "failed":
                 state, failures = breaker.failed(state, now_ns, RULES), failures + 1
-        assert isinstance(state, Closed) == (failures < RULES.failures_max)
+        assert isinstance(state, BreakerClosed) == (failures < RULES.failures_max)
     longest_ns = PROBE + 4 * S
     assert breaker.admit(state, now_ns + longest_ns, RULES) is not None
 
 
 async def test_a_dead_server_is_left_alone_and_found_again(sim):
-    limits = Limits(breaker=RULES)
+    limits = ClientLimits(breaker=RULES)
     with sim.network.host("client").active():
         async with a_client(sim, limits=limits) as client:
             with pytest.raises(Unavailable):
                 await client.list(PODS)
-            assert [state.condition for state in client.servers()] == [Condition.OPEN]
+            assert [state.condition for state in client.servers()] == [BreakerState.OPEN]
             unsent = client.counts.unsent
             began_ns = sim.clock.monotonic_ns()
             for _ in range(100):
@@ -135,14 +143,14 @@ async def test_a_dead_server_is_left_alone_and_found_again(sim):
                 await tasks.sleep(seconds(1))
                 assert (await client.list(PODS)).items == []
 
-            assert [state.condition for state in client.servers()] == [Condition.CLOSED]
+            assert [state.condition for state in client.servers()] == [BreakerState.CLOSED]
 
 
 async def test_a_probe_that_was_given_up_does_not_keep_others_out(sim):
     def silent(_: bytes, transport: object) -> None:
         pass
 
-    async with a_scripted_server(sim, silent), a_client(sim, limits=Limits(breaker=RULES)) as client:
+    async with a_scripted_server(sim, silent), a_client(sim, limits=ClientLimits(breaker=RULES)) as client:
         sim.network.cut("client", "server")
         for _ in range(2):
             with pytest.raises(Unavailable):
@@ -153,7 +161,7 @@ async def test_a_probe_that_was_given_up_does_not_keep_others_out(sim):
             async with tasks.timeout(seconds(1)):
                 await client.list(PODS)
 
-        assert client.servers()[0].condition is Condition.OPEN
+        assert client.servers()[0].condition is BreakerState.OPEN
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
@@ -163,7 +171,7 @@ async def test_a_server_that_says_it_can_do_nothing_counts_as_failing(sim, statu
         with pytest.raises(Unavailable):
             await client.list(PODS)
 
-        assert client.servers()[0].condition is Condition.OPEN
+        assert client.servers()[0].condition is BreakerState.OPEN
 
 
 async def test_a_server_that_fails_on_one_request_does_not(sim):
@@ -172,4 +180,4 @@ async def test_a_server_that_fails_on_one_request_does_not(sim):
         with pytest.raises(Unavailable):
             await client.list(PODS)
 
-        assert client.servers()[0].condition is Condition.CLOSED
+        assert client.servers()[0].condition is BreakerState.CLOSED

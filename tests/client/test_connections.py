@@ -11,7 +11,7 @@ from mainstay.api.kind_names import CONFIG_MAPS, PODS
 from mainstay.client.client import Client, ListPage
 from mainstay.client.connection import Response
 from mainstay.client.errors import ApiError, BadRequest, Unavailable
-from mainstay.client.limits import Limits
+from mainstay.client.limits import ClientLimits
 from mainstay.env import network, tasks
 from tests.client.world import GATE_PORT, a_client, a_gate, a_scripted_server, a_world, an_answer, seconds
 from tests.server.world import PORT, a_configmap
@@ -41,7 +41,7 @@ async def test_requests_one_after_the_other_share_a_connection(sim):
 
 
 async def test_requests_at_once_have_one_each_up_to_the_limit_and_all_are_answered(sim):
-    async with a_world(sim, limits=Limits(connections=4)) as world:
+    async with a_world(sim, limits=ClientLimits(connections=4)) as world:
         names = [f"c{number}" for number in range(50)]
         await asyncio.gather(*(world.client.create(CONFIG_MAPS, a_configmap(name), "default") for name in names))
 
@@ -50,7 +50,7 @@ async def test_requests_at_once_have_one_each_up_to_the_limit_and_all_are_answer
 
 
 async def test_too_many_who_wait_are_refused(sim):
-    async with a_world(sim, limits=Limits(connections=1, waiting=2)) as world:
+    async with a_world(sim, limits=ClientLimits(connections=1, waiting=2)) as world:
         answers = await asyncio.gather(*(world.client.list(PODS) for _ in range(6)), return_exceptions=True)
 
         # They try again, and some of them are lucky then; nobody is lost.
@@ -59,8 +59,8 @@ async def test_too_many_who_wait_are_refused(sim):
 
 
 async def test_a_cancelled_waiter_leaves_its_turn_to_others(sim):
-    async with a_world(sim, limits=Limits(connections=1)) as world, a_gate(sim) as gate:
-        async with a_client(sim, GATE, limits=Limits(connections=1)) as client:
+    async with a_world(sim, limits=ClientLimits(connections=1)) as world, a_gate(sim) as gate:
+        async with a_client(sim, GATE, limits=ClientLimits(connections=1)) as client:
             gate.holds_answers = True
             waiting = [tasks.spawn(client.list(PODS), name=f"list {number}") for number in range(5)]
             await tasks.sleep(seconds(1))
@@ -75,7 +75,7 @@ async def test_a_cancelled_waiter_leaves_its_turn_to_others(sim):
 
 
 async def test_a_connection_that_is_not_used_is_closed_and_the_next_request_opens_one(sim):
-    async with a_world(sim, limits=Limits(idle_within=seconds(10))) as world:
+    async with a_world(sim, limits=ClientLimits(idle_within=seconds(10))) as world:
         await world.client.list(PODS)
         await tasks.sleep(seconds(9))
         await world.client.list(PODS)
@@ -196,7 +196,7 @@ async def test_when_one_connection_has_broken_the_others_are_not_tried_one_by_on
 
 async def test_a_silent_server_is_given_up_on(sim):
     async with a_scripted_server(sim, lambda _, transport: None):
-        limits = Limits(answer_within=seconds(2), within=seconds(5))
+        limits = ClientLimits(answer_within=seconds(2), within=seconds(5))
         async with a_client(sim, limits=limits) as client:
             began_ns = sim.clock.monotonic_ns()
             with pytest.raises(Unavailable, match="timed out waiting for an answer") as lost:
@@ -221,12 +221,12 @@ async def test_a_slow_answer_that_keeps_coming_is_waited_for(sim):
     def answer(_: bytes, transport: asyncio.Transport) -> None:
         running.append(tasks.spawn(slowly(transport), name="answer"))
 
-    async with a_scripted_server(sim, answer), a_client(sim, limits=Limits(answer_within=seconds(1))) as client:
+    async with a_scripted_server(sim, answer), a_client(sim, limits=ClientLimits(answer_within=seconds(1))) as client:
         assert await client.get(PODS, "one", "default") == OBJECT
 
 
 async def test_a_network_that_lets_nothing_through_is_noticed_when_connecting(sim):
-    async with a_world(sim, limits=Limits(connect_within=seconds(1))) as world:
+    async with a_world(sim, limits=ClientLimits(connect_within=seconds(1))) as world:
         sim.network.cut("client", "server")
 
         with pytest.raises(Unavailable, match="within 1 s") as lost:
@@ -315,7 +315,7 @@ MALFORMED = {
 @pytest.mark.parametrize("what", MALFORMED)
 async def test_an_answer_that_makes_no_sense_is_told_clearly_and_not_asked_for_again(sim, what):
     sent, words = MALFORMED[what]
-    limits = Limits(body_bytes=10_000)
+    limits = ClientLimits(body_bytes=10_000)
     async with (
         a_scripted_server(sim, lambda _, transport: transport.write(sent)),
         a_client(sim, limits=limits) as client,
@@ -367,7 +367,7 @@ async def test_whatever_a_server_says_the_client_neither_breaks_nor_hangs(sim, g
         if closes:
             transport.close()
 
-    async with a_scripted_server(sim, answer), a_client(sim, limits=Limits(answer_within=seconds(1))) as client:
+    async with a_scripted_server(sim, answer), a_client(sim, limits=ClientLimits(answer_within=seconds(1))) as client:
         try:
             response = await client.request("POST", "/")
         except ApiError:

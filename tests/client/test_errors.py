@@ -58,7 +58,7 @@ def test_each_answer_has_its_exception(status, reason, details, expected):
 def test_a_fenced_write_is_a_conflict_too():
     assert issubclass(errors.Fenced, errors.Conflict)
     assert error(409, a_status(409, "Conflict", causes=FENCED["causes"])).causes == (
-        errors.Cause("Fenced", "", "another leader is in office"),
+        errors.ErrorCause("Fenced", "", "another leader is in office"),
     )
 
 

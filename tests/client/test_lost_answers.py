@@ -13,7 +13,7 @@ from mainstay.api.kind_names import CONFIG_MAPS, LEASES, PODS
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, Conflict, Fenced, NotFound, Throttled, Unavailable
-from mainstay.client.limits import Limits
+from mainstay.client.limits import ClientLimits
 from mainstay.env import tasks
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
@@ -314,7 +314,7 @@ async def test_a_refusal_that_is_an_answer_is_not_asked_for_again(sim):
 
 async def test_when_one_server_is_gone_the_next_one_is_asked_at_once(sim):
     store = await open_memory()
-    limits = Limits(connect_within=seconds(1))
+    limits = ClientLimits(connect_within=seconds(1))
     async with (
         a_server(sim, "one", store),
         a_server(sim, "two", store),

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from mainstay.client.errors import NotFound, Unavailable
-from mainstay.client.limits import Limits
+from mainstay.client.limits import ClientLimits
 from mainstay.env import tasks
 from tests.client.world import a_client, a_scripted_server, an_answer, seconds
 
@@ -79,7 +79,7 @@ async def test_no_more_than_the_limit_is_buffered_until_it_is_read(sim):
 
     async with (
         a_scripted_server(sim, answer),
-        a_client(sim, limits=Limits(unread_bytes=100_000)) as client,
+        a_client(sim, limits=ClientLimits(unread_bytes=100_000)) as client,
         client.stream(PATH, []) as stream,
     ):
         await tasks.sleep(seconds(9))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mainstay.api.kind_names import CONFIG_MAPS, NODES, PODS
 from mainstay.client.errors import ApiError, Expired, Forbidden, Unavailable
-from mainstay.client.limits import Limits
+from mainstay.client.limits import ClientLimits
 from mainstay.client.watch import Watch, WatchEvent
 from mainstay.env import tasks
 from mainstay.sim.simulation import Simulation
@@ -76,7 +76,7 @@ async def test_a_watch_ends_when_the_server_says_so(sim):
 
 
 async def test_a_watch_has_a_connection_of_its_own(sim):
-    async with a_world(sim, limits=Limits(connections=1)) as world:
+    async with a_world(sim, limits=ClientLimits(connections=1)) as world:
         async with world.client.watch(PODS, bookmarks=False), world.client.watch(PODS, bookmarks=False):
             assert (await world.client.list(PODS)).items == []
             assert world.client.servers()[0].connections == 3
@@ -173,7 +173,7 @@ def sending(*pieces: bytes, closes: bool = False) -> Answering:
 
 
 @asynccontextmanager
-async def a_watch(sim: Simulation, answer: Answering, limits: Limits | None = None) -> AsyncIterator[Watch]:
+async def a_watch(sim: Simulation, answer: Answering, limits: ClientLimits | None = None) -> AsyncIterator[Watch]:
     async with a_scripted_server(sim, answer), a_client(sim, limits=limits) as client, client.watch(PODS) as watch:
         yield watch
 
@@ -243,7 +243,7 @@ async def test_a_stream_that_ends_within_an_event_or_a_chunk_is_broken(sim, end)
 
 async def test_an_event_without_end_is_given_up(sim):
     pieces = [CHUNKED, a_chunk(a_line(1)), *[a_chunk(b"x" * 1000)] * 20]
-    async with a_watch(sim, sending(*pieces), Limits(event_bytes=10_000)) as watch:
+    async with a_watch(sim, sending(*pieces), ClientLimits(event_bytes=10_000)) as watch:
         assert await events_of(watch) == [1, Unavailable]
 
 
@@ -261,7 +261,7 @@ async def test_a_slow_reader_makes_the_server_wait(sim):
             sent += 1
         transport.write(LAST)
 
-    limits = Limits(unread_bytes=100_000)
+    limits = ClientLimits(unread_bytes=100_000)
     async with a_watch(sim, answering(send), limits) as watch:
         await tasks.sleep(seconds(60))
         assert sent < 2000  # What fits into the window of the connection, and what may be unread.
@@ -279,7 +279,7 @@ async def test_two_readers_of_one_watch_are_a_bug(sim):
 
 
 async def test_silence_is_no_error(sim):
-    async with a_watch(sim, sending(CHUNKED), Limits(answer_within=seconds(1))) as watch:
+    async with a_watch(sim, sending(CHUNKED), ClientLimits(answer_within=seconds(1))) as watch:
         with pytest.raises(TimeoutError):
             async with tasks.timeout(seconds(3600)):
                 await watch.fetch()

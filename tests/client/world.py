@@ -15,7 +15,7 @@ from typing import cast
 
 from mainstay.client.client import Client
 from mainstay.client.config import Config
-from mainstay.client.limits import Limits
+from mainstay.client.limits import ClientLimits
 from mainstay.env import network
 from mainstay.sim.simulation import Simulation
 from mainstay.store.interface import Store
@@ -38,7 +38,7 @@ def a_client(
     *servers: str,
     name: str = "client",
     token: str = "admintoken",
-    limits: Limits | None = None,
+    limits: ClientLimits | None = None,
     user_agent: str = "test/1",
 ) -> Client:
     """A client on whatever host the running code is. Servers are `host` or `host:port`; without any, `server`.
@@ -51,7 +51,7 @@ def a_client(
 
 @asynccontextmanager
 async def a_world(
-    sim: Simulation, *, store: Store | None = None, token: str = "admintoken", limits: Limits | None = None
+    sim: Simulation, *, store: Store | None = None, token: str = "admintoken", limits: ClientLimits | None = None
 ) -> AsyncIterator[World]:
     """One server and one client. The code of the test is on the client's host."""
     async with a_server(sim, "server", store) as asking, a_client(sim, token=token, limits=limits) as client:

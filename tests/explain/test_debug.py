@@ -15,13 +15,13 @@ from mainstay.explain.debug.conclusion import concluded
 from mainstay.explain.debug.text import debug_text
 from mainstay.explain.debug.view import (
     CacheSeen,
-    Counts,
+    DebugFinding,
     DebugView,
-    Finding,
     HoldView,
-    Observed,
+    ObservedRevision,
     Pending,
-    Repair,
+    RepairView,
+    ReplicaCounts,
     Rollback,
 )
 from mainstay.explain.moment import Moment
@@ -80,7 +80,7 @@ async def test_the_view_joins_what_the_text_joins_and_names_the_stale_cache(stal
     )
     assert view.repair is not None
     assert (view.repair.status, view.repair.observed_generation, view.repair.is_current) == ("True", 43, True)
-    assert view.finding is Finding.STALE_CACHE
+    assert view.finding is DebugFinding.STALE_CACHE
     assert view.cause.startswith("zonequotas in the cache of scheduler-1 are stale")
     assert "would go to node-c1" in view.cause
     assert "does not help" in view.next
@@ -104,7 +104,7 @@ async def test_before_the_quota_was_raised_the_same_reason_was_the_cause(stale_j
 
     view = await debug(before, REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT)
 
-    assert view.finding is Finding.REFUSED
+    assert view.finding is DebugFinding.REFUSED
     assert "nothing that was not seen would change that" in view.cause
     assert before.revision < now.revision
 
@@ -138,7 +138,7 @@ async def test_a_workload_that_has_all_it_wants_has_nothing_to_be_said(sim: Simu
 
         view = await debug(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
-    assert (view.finding, view.cause) == (Finding.COMPLETE, "nothing is missing: 2 of 2 are ready")
+    assert (view.finding, view.cause) == (DebugFinding.COMPLETE, "nothing is missing: 2 of 2 are ready")
     assert view.pending == ()
 
 
@@ -150,7 +150,7 @@ async def test_where_counting_replicas_says_little_the_view_says_what_why_says(s
 
         view = await debug(await Moment.now(cluster.journal), REGISTRY, PODS, "web", "default")
 
-    assert (view.finding, view.root_cause, view.why_verdict) == (Finding.ROOT_CAUSE, "OtherScheduler", "blocked")
+    assert (view.finding, view.root_cause, view.why_verdict) == (DebugFinding.ROOT_CAUSE, "OtherScheduler", "blocked")
     assert "elsewhere" in view.cause
 
 
@@ -179,11 +179,11 @@ async def test_the_view_and_why_agree_about_what_is_no_matter_of_counting(sim: S
         found = [await debug(now, REGISTRY, kind, name, "" if kind == NODES else "default") for kind, name in asked]
 
     assert [(view.finding, view.root_cause, int(choose_exit(view))) for view in found] == [
-        (Finding.ROOT_CAUSE, "RolloutHeld", 3),
-        (Finding.ROOT_CAUSE, "SchedulingGated", 2),
-        (Finding.ROOT_CAUSE, "DeadlineExceeded", 2),
-        (Finding.ROOT_CAUSE, "NothingSelected", 2),
-        (Finding.COMPLETE, "Satisfied", 0),
+        (DebugFinding.ROOT_CAUSE, "RolloutHeld", 3),
+        (DebugFinding.ROOT_CAUSE, "SchedulingGated", 2),
+        (DebugFinding.ROOT_CAUSE, "DeadlineExceeded", 2),
+        (DebugFinding.ROOT_CAUSE, "NothingSelected", 2),
+        (DebugFinding.COMPLETE, "Satisfied", 0),
     ]
     assert "mainstay why job/late -n default" in found[2].next
     assert "0 of 0" not in found[4].cause
@@ -211,15 +211,15 @@ async def test_a_rollback_of_the_template_is_seen_and_said(sim: Simulation):
 
 PENDING = Pending(pod="web-1", reason="quota/q", decision="s-1", component="scheduler-1", would_go_to="n1")
 STALE = CacheSeen(component="scheduler-1", kind=QUOTAS, seen=3, says=3, latest=7, is_decisive=True)
-DONE = Repair(status="True", reason="NothingLeft")
+DONE = RepairView(status="True", reason="NothingLeft")
 
 
-def conclusion(**parts: Any) -> tuple[Finding, str, str]:
+def conclusion(**parts: Any) -> tuple[DebugFinding, str, str]:
     known: dict[str, Any] = {
         "about": StoryObject("deployments.apps", "web", "shop"),
         "generation": 2,
         "observed": 2,
-        "counts": Counts(desired=3, ready=2, pending=1),
+        "counts": ReplicaCounts(desired=3, ready=2, pending=1),
         "holds": (),
         "rollbacks": (),
         "pending": (PENDING,),
@@ -234,27 +234,27 @@ def test_what_is_held_comes_before_all_else():
 
     finding, cause, advice = conclusion(holds=(held,), caches=(STALE,))
 
-    assert (finding, cause) == (Finding.HELD, held.words)
+    assert (finding, cause) == (DebugFinding.HELD, held.words)
     assert "mainstay release freeze" in advice
 
 
 def test_a_stale_cache_comes_before_the_reason_that_was_given():
-    assert conclusion(caches=(STALE,))[0] is Finding.STALE_CACHE
+    assert conclusion(caches=(STALE,))[0] is DebugFinding.STALE_CACHE
 
 
 def test_a_cache_that_has_caught_up_since_is_only_waited_for():
     finding, cause, _ = conclusion(caches=(msgspec.structs.replace(STALE, says=9),))
 
-    assert finding is Finding.SEEN_SINCE
+    assert finding is DebugFinding.SEEN_SINCE
     assert "has not decided again yet" in cause
 
 
 def test_a_cache_that_is_behind_and_would_change_nothing_is_no_cause():
-    assert conclusion(caches=(msgspec.structs.replace(STALE, is_decisive=False),))[0] is Finding.REFUSED
+    assert conclusion(caches=(msgspec.structs.replace(STALE, is_decisive=False),))[0] is DebugFinding.REFUSED
 
 
 def test_a_rollback_that_the_scheduler_has_not_seen_is_named():
-    seen = Observed(component="scheduler-1", revision=4, is_observed=False, source="ComponentState")
+    seen = ObservedRevision(component="scheduler-1", revision=4, is_observed=False, source="ComponentState")
     rollback = Rollback(
         about=StoryObject("placementpolicies.mainstay.dev", "risk"),
         version="v4",
@@ -267,7 +267,7 @@ def test_a_rollback_that_the_scheduler_has_not_seen_is_named():
 
     finding, cause, advice = conclusion(rollbacks=(rollback,))
 
-    assert finding is Finding.ROLLBACK_NOT_SEEN
+    assert finding is DebugFinding.ROLLBACK_NOT_SEEN
     assert cause == (
         "the rollback of placementpolicy risk to v4 at 9 has not been seen by scheduler-1, which goes by 4"
     )
@@ -275,22 +275,22 @@ def test_a_rollback_that_the_scheduler_has_not_seen_is_named():
 
 
 def test_repair_that_is_not_done_is_waited_for_before_anything_is_added():
-    finding, cause, _ = conclusion(repair=Repair(status="False", reason="OrphanedReservation"))
+    finding, cause, _ = conclusion(repair=RepairView(status="False", reason="OrphanedReservation"))
 
-    assert finding is Finding.REPAIR_NOT_DONE
+    assert finding is DebugFinding.REPAIR_NOT_DONE
     assert "OrphanedReservation" in cause
 
 
 def test_a_controller_that_has_not_seen_the_generation_is_behind():
-    assert conclusion(observed=1, pending=())[0] is Finding.CONTROLLER_BEHIND
+    assert conclusion(observed=1, pending=())[0] is DebugFinding.CONTROLLER_BEHIND
 
 
 def test_replicas_with_a_node_are_starting_and_those_without_a_pod_were_never_made():
     starting = Pending(pod="web-1", reason="ImagePullBackOff", node="n1")
 
-    assert conclusion(pending=(starting,))[0] is Finding.STARTING
-    assert conclusion(pending=())[0] is Finding.NOT_MADE
-    assert conclusion(pending=(Pending(pod="web-1", reason="NotDecidedYet"),))[0] is Finding.UNKNOWN
+    assert conclusion(pending=(starting,))[0] is DebugFinding.STARTING
+    assert conclusion(pending=())[0] is DebugFinding.NOT_MADE
+    assert conclusion(pending=(Pending(pod="web-1", reason="NotDecidedYet"),))[0] is DebugFinding.UNKNOWN
 
 
 def test_what_is_next_can_be_pasted_with_object_and_namespace():

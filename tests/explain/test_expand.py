@@ -263,7 +263,7 @@ def test_the_words_of_a_refusal_are_the_server_s(hard: dict[str, str], used: dic
         "spec": {"hard": hard},
         "status": {"used": used},
     }
-    tally = quota_tally.Tally({"team": quota_tally.Limit("u", hard, used)})
+    tally = quota_tally.QuotaTally({"team": quota_tally.QuotaLimit("u", hard, used)})
     servers = quota_tally.find_exceeded(tally, ("", "pods"), pod, None)
     assert QuotaBook([limit_of(quota)]).refusal(PODS, pod, None) == (servers.message if servers is not None else "")
 

@@ -19,7 +19,7 @@ from mainstay.scenarios._workloads import a_workload
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.scheduler.filters import table as filtering
 from mainstay.scheduler.policy import DEFAULT, Allocation
-from mainstay.scheduler.reasons import Placed, Reason
+from mainstay.scheduler.reasons import Placed, RefusalReason
 from mainstay.scheduler.record import Remembered
 from mainstay.scheduler.what_if import Objects
 from mainstay.scheduler.why.placement import FilterVerdict, Scheduling, explained, scheduling
@@ -83,8 +83,8 @@ def test_a_verdict_says_what_was_wanted_and_what_there_is() -> None:
     assert placement.chosen == ""
     assert placement.scores == {}
     assert placement.refused == {
-        "big": (FilterVerdict("TaintToleration", Reason.UNTOLERATED_TAINT, "gpu=yes:NoSchedule"),),
-        "small": (FilterVerdict("NodeResourcesFit", Reason.NODE_TOO_SMALL, "cpu", 2000, 1000),),
+        "big": (FilterVerdict("TaintToleration", RefusalReason.UNTOLERATED_TAINT, "gpu=yes:NoSchedule"),),
+        "small": (FilterVerdict("NodeResourcesFit", RefusalReason.NODE_TOO_SMALL, "cpu", 2000, 1000),),
     }
 
 

@@ -30,7 +30,7 @@ from mainstay.journal.record import (
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decider import decide_per_key
 from mainstay.loop.decision import Create, Decision
-from mainstay.loop.view import Closed, View
+from mainstay.loop.view import View, ViewClosed
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 APP = label("app")
@@ -209,5 +209,5 @@ def test_a_closed_view_keeps_its_name_while_the_caches_go_on():
     cache.reached(99)
 
     assert view.revisions == before != {NODES: 99}
-    with pytest.raises(Closed):
+    with pytest.raises(ViewClosed):
         view.all(NODES)

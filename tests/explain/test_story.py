@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mainstay.explain.story.lines import Line, Link, Stale, StoryObject, merged, numbered
+from mainstay.explain.story.lines import Stale, StoryLine, StoryLink, StoryObject, merged, numbered
 from mainstay.explain.story.order import in_order
 from mainstay.explain.words import LineKind
 from mainstay.explain.writers import Who
@@ -14,8 +14,8 @@ SCHEDULER = Who("scheduler-1")
 
 def a_line(
     seconds: float, name: str = "web-1", what: LineKind = LineKind.REFUSED, text: str = "finds no node", **more: Any
-) -> Line:
-    return Line(
+) -> StoryLine:
+    return StoryLine(
         at=NOON + timedelta(seconds=seconds),
         what=what,
         about=StoryObject("pods", name, "default"),
@@ -63,7 +63,7 @@ def test_writes_are_never_counted_together():
 def test_a_cause_leads_to_the_line_that_tells_of_it():
     written = a_line(0, what=LineKind.WRITTEN, text="limit of cpu 2 → 4", revision=41)
     decided = a_line(
-        2, what=LineKind.DECIDED, text="chooses n1", decision="s-1", causes=(Link("quota@41", revision=41),)
+        2, what=LineKind.DECIDED, text="chooses n1", decision="s-1", causes=(StoryLink("quota@41", revision=41),)
     )
     bound = a_line(
         3,
@@ -71,7 +71,7 @@ def test_a_cause_leads_to_the_line_that_tells_of_it():
         text="binds to n1",
         revision=43,
         decision="s-1",
-        causes=(Link("s-1", decision="s-1"), Link("pod@12", revision=12)),
+        causes=(StoryLink("s-1", decision="s-1"), StoryLink("pod@12", revision=12)),
     )
 
     first, second, third = numbered([written, decided, bound])
@@ -85,8 +85,8 @@ def test_a_cause_leads_to_the_line_that_tells_of_it():
 # Siblings: one owner, one cause, and nothing before what led to it.
 
 
-def made(seconds: float, name: str, revision: int, owner: str, read: int) -> Line:
-    causes = (Link(f"{owner}@{read}", revision=read),)
+def made(seconds: float, name: str, revision: int, owner: str, read: int) -> StoryLine:
+    causes = (StoryLink(f"{owner}@{read}", revision=read),)
     return a_line(seconds, name, LineKind.MADE, "made (2 missing)", owner=owner, revision=revision, causes=causes)
 
 
@@ -115,7 +115,7 @@ def test_a_pod_is_not_gone_in_a_line_before_it_runs():
 
 def test_what_a_sibling_led_to_leads_to_the_line_that_stands_for_it():
     lines = [made(0, f"web-{each}", 6 + each, "replicaset web", 5) for each in (1, 2)]
-    runs = a_line(3, "web-2", LineKind.STARTED, "runs", revision=9, causes=(Link("pod web-2@8", revision=8),))
+    runs = a_line(3, "web-2", LineKind.STARTED, "runs", revision=9, causes=(StoryLink("pod web-2@8", revision=8),))
 
     first, second = numbered(merged([*lines, runs]))
 
@@ -137,7 +137,7 @@ def test_a_decision_is_after_what_it_has_read_and_before_what_it_wrote():
     made_ = a_line(5, what=LineKind.MADE, text="made", revision=7)
     other = a_line(5, "web-2", what=LineKind.MADE, text="made", revision=8)
     early = a_line(
-        4, what=LineKind.DECIDED, text="chooses n1", decision="s-1", causes=(Link("pod web-1@7", revision=7),)
+        4, what=LineKind.DECIDED, text="chooses n1", decision="s-1", causes=(StoryLink("pod web-1@7", revision=7),)
     )
     bound = a_line(5, what=LineKind.BOUND, text="binds to n1", revision=9, decision="s-1")
     late = a_line(6, "web-2", what=LineKind.DECIDED, text="chooses n2", decision="s-2")
@@ -151,7 +151,7 @@ def test_a_decision_is_after_what_it_has_read_and_before_what_it_wrote():
 # What comes in turns.
 
 
-def a_turn(number: int) -> list[Line]:
+def a_turn(number: int) -> list[StoryLine]:
     again = a_line(10 * number, what=LineKind.FAILED, text=f"container main is started again (restart {number})")
     waits = a_line(10 * number + 1, what=LineKind.FAILED, text=f"container main waits: back-off {number}0s restarting")
     return [again, waits]

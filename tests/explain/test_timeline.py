@@ -11,7 +11,7 @@ from mainstay.api.times import format_time
 from mainstay.env import tasks
 from mainstay.explain.debug.builder import debug
 from mainstay.explain.moment import Moment
-from mainstay.explain.story.lines import Line, Story
+from mainstay.explain.story.lines import Story, StoryLine
 from mainstay.explain.story.text import story_text
 from mainstay.explain.story.timeline import NothingKnown, timeline
 from mainstay.explain.words import LineKind
@@ -43,7 +43,7 @@ async def story_of(journal: MemoryJournal, generation: int = 0) -> Story:
     )
 
 
-def one(story: Story, what: LineKind, text: str) -> Line:
+def one(story: Story, what: LineKind, text: str) -> StoryLine:
     found = [line for line in story.lines if line.what is what and text in line.text]
     assert found, f"no line {what} with {text!r} in\n" + "\n".join(story_text(story, is_wide=True))
     return found[0]

@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import Any
 
 from mainstay.env import network, tasks
-from mainstay.http.limits import Limits
+from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import Answer, Handler, Request, Response
 from mainstay.http.server import HttpServer
 
 LOCALHOST = "127.0.0.1"
-DEFAULT = Limits()
+DEFAULT = HttpLimits()
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ async def connected(server: HttpServer, *, tls: ssl.SSLContext | None = None) ->
 
 @asynccontextmanager
 async def serving(
-    handler: Handler, limits: Limits = DEFAULT, *, tls: ssl.SSLContext | None = None
+    handler: Handler, limits: HttpLimits = DEFAULT, *, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[HttpServer]:
     server = await HttpServer.start(handler, LOCALHOST, 0, limits=limits, tls=tls)
     try:

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.env import tasks
-from mainstay.http.limits import Limits
+from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import Answer, LongResponse, Request, Response, StreamResponse
 from mainstay.http.server import HttpServer
 from mainstay.http.streams import Stream
@@ -117,7 +117,7 @@ async def test_pipelined_requests_are_answered_in_order():
 
 
 async def test_any_number_of_pipelined_requests_is_answered_and_few_wait():
-    async with serving(later(timedelta(milliseconds=1)), Limits(pipelined=3)) as server:
+    async with serving(later(timedelta(milliseconds=1)), HttpLimits(pipelined=3)) as server:
         client = await connected(server)
         client.send(b"".join(get(f"/{number}") for number in range(2000)))
         for number in range(2000):
@@ -226,7 +226,7 @@ async def test_small_answers_and_encoded_ones_are_left_alone():
 
 
 async def test_compression_can_be_switched_off():
-    async with serving(lambda request: Response(200, LARGE), Limits(gzip=False)) as server:
+    async with serving(lambda request: Response(200, LARGE), HttpLimits(gzip=False)) as server:
         client = await connected(server)
         assert (await client.ask(get("/", "Accept-Encoding: gzip"))).body == LARGE
 
@@ -269,7 +269,7 @@ async def test_others_are_answered_between_the_pieces_of_a_long_answer():
 
 async def test_a_long_answer_is_made_as_fast_as_it_is_read_and_an_idle_reader_is_cut_off():
     made: list[int] = []
-    async with serving(lambda request: in_pieces(500, made), Limits(piece_within=SECOND)) as server:
+    async with serving(lambda request: in_pieces(500, made), HttpLimits(piece_within=SECOND)) as server:
         client = await connected(server)
         client.transport.pause_reading()
         client.send(get())
@@ -286,7 +286,7 @@ async def test_a_long_answer_is_made_as_fast_as_it_is_read_and_an_idle_reader_is
 
 @pytest.mark.parametrize("at_once", [True, False])
 async def test_an_api_error_becomes_its_status(at_once: bool):
-    error = ApiError(429, Reason.TOO_MANY_REQUESTS, "slow down", retry_after_s=7, headers={"X-A": "b"})
+    error = StatusError(429, StatusReason.TOO_MANY_REQUESTS, "slow down", retry_after_s=7, headers={"X-A": "b"})
 
     def handler(request: Request):
         if at_once:
@@ -467,7 +467,7 @@ async def test_a_client_that_reads_too_slowly_is_dropped():
             written += 10_000
             await tasks.sleep(timedelta(milliseconds=1))
 
-    async with serving(lambda request: StreamResponse(200, run), Limits(stream_bytes=100_000)) as server:
+    async with serving(lambda request: StreamResponse(200, run), HttpLimits(stream_bytes=100_000)) as server:
         client = await connected(server)
         client.send(get())
         await client.head()
@@ -485,7 +485,7 @@ async def test_a_stream_that_drains_waits_for_the_client():
             assert stream.write(bytes(50_000))
             await stream.drain()
 
-    async with serving(lambda request: StreamResponse(200, run), Limits(stream_bytes=150_000)) as server:
+    async with serving(lambda request: StreamResponse(200, run), HttpLimits(stream_bytes=150_000)) as server:
         client = await connected(server)
         client.send(get())
         client.transport.pause_reading()

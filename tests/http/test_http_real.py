@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from mainstay.env import tasks
-from mainstay.http.limits import Limits
+from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import Answer, Request, Response, StreamResponse
 from mainstay.http.streams import Stream
 from tests.http.clients import connected, echo, get, post, serving
@@ -138,7 +138,7 @@ async def test_a_slow_client_of_a_stream_is_dropped():
             await tasks.sleep(timedelta(0))
         given_up.set()
 
-    async with serving(lambda request: StreamResponse(200, run), Limits(stream_bytes=1_000_000)) as server:
+    async with serving(lambda request: StreamResponse(200, run), HttpLimits(stream_bytes=1_000_000)) as server:
         client = await connected(server)
         client.send(get())
         await client.head()

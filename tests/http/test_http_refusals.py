@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstay.env import tasks
-from mainstay.http.limits import Limits
+from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import Peer, Request, Response, StreamResponse
 from mainstay.http.reader import RequestReader
 from mainstay.http.streams import Stream
 from tests.http.clients import connected, echo, get, later, post, serving
 
 SECOND = timedelta(seconds=1)
-SMALL = Limits(url_bytes=100, header_bytes=1000, body_bytes=2000)
+SMALL = HttpLimits(url_bytes=100, header_bytes=1000, body_bytes=2000)
 
 
 def now_s() -> float:
@@ -166,7 +166,7 @@ async def test_a_refusal_waits_for_its_turn():
 
 
 async def test_a_head_that_drips_in_is_given_up():
-    async with serving(echo, Limits(head_within=timedelta(seconds=10))) as server:
+    async with serving(echo, HttpLimits(head_within=timedelta(seconds=10))) as server:
         client = await connected(server)
         for byte in get("/" + "x" * 1000):
             if client.received:
@@ -179,7 +179,7 @@ async def test_a_head_that_drips_in_is_given_up():
 
 
 async def test_a_body_that_drips_in_is_given_up():
-    async with serving(echo, Limits(body_within=timedelta(seconds=10))) as server:
+    async with serving(echo, HttpLimits(body_within=timedelta(seconds=10))) as server:
         client = await connected(server)
         for byte in post(b"x" * 1000):
             if client.received:
@@ -192,7 +192,7 @@ async def test_a_body_that_drips_in_is_given_up():
 
 
 async def test_each_request_has_its_own_time():
-    async with serving(echo, Limits(head_within=timedelta(seconds=10))) as server:
+    async with serving(echo, HttpLimits(head_within=timedelta(seconds=10))) as server:
         client = await connected(server)
         request = get("/x")
         client.send(request[:5])
@@ -203,7 +203,7 @@ async def test_each_request_has_its_own_time():
 
 
 async def test_an_idle_connection_is_closed_without_a_word():
-    async with serving(echo, Limits(idle_within=timedelta(seconds=60))) as server:
+    async with serving(echo, HttpLimits(idle_within=timedelta(seconds=60))) as server:
         silent, once = await connected(server), await connected(server)
         await once.ask(get())
         assert await silent.end() == b""
@@ -213,7 +213,7 @@ async def test_an_idle_connection_is_closed_without_a_word():
 
 
 async def test_a_connection_is_not_idle_while_something_runs():
-    async with serving(later(timedelta(hours=1)), Limits(idle_within=timedelta(seconds=60))) as server:
+    async with serving(later(timedelta(hours=1)), HttpLimits(idle_within=timedelta(seconds=60))) as server:
         client = await connected(server)
         assert (await client.ask(get())).status == 200
 
@@ -239,7 +239,7 @@ async def test_a_client_that_asks_for_the_end_and_never_reads_is_dropped():
 
 
 async def test_more_connections_than_allowed_are_told_to_come_back():
-    async with serving(echo, Limits(connections=2)) as server:
+    async with serving(echo, HttpLimits(connections=2)) as server:
         first, second, third = [await connected(server) for _ in range(3)]
         reply = await third.reply()
         assert (reply.status, reply.headers["retry-after"], reply.closes) == (503, "1", True)
@@ -279,7 +279,7 @@ def any_kind(request: Request):
 def expected(requests: list[bytes]) -> list[bytes]:
     found: list[bytes] = []
     for request in requests:
-        reader = RequestReader(Limits(), Peer("", 0))
+        reader = RequestReader(HttpLimits(), Peer("", 0))
         reader.feed(request)
         [parsed] = reader.ready
         is_stream = parsed.path.startswith("/stream")
@@ -297,7 +297,7 @@ async def test_however_requests_are_cut_up_the_answers_are_the_same(
     requests: list[bytes], sizes: list[int], with_pauses: bool
 ):
     stream = b"".join(requests)
-    async with serving(any_kind, Limits(pipelined=3)) as server:
+    async with serving(any_kind, HttpLimits(pipelined=3)) as server:
         client = await connected(server)
         at = number = 0
         while at < len(stream):
@@ -327,7 +327,7 @@ PIECES = st.one_of(
 @given(st.lists(PIECES, max_size=12))
 @settings(max_examples=300)
 async def test_whatever_comes_the_server_neither_breaks_nor_hangs(pieces: list[bytes]):
-    async with serving(any_kind, Limits(pipelined=3)) as server:
+    async with serving(any_kind, HttpLimits(pipelined=3)) as server:
         client = await connected(server)
         for piece in pieces:
             client.send(piece)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstay.env import tasks
-from mainstay.http.limits import Limits
+from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import Request, UpgradeResponse
 from mainstay.http.server import HttpServer
 from mainstay.http.websocket import WebSocket
@@ -189,7 +189,7 @@ async def test_fragments_are_put_together_around_a_ping():
     ],
 )
 async def test_what_is_wrong_or_too_large_ends_it_with_a_code(sent: bytes, code: int):
-    async with serving(repeating, Limits(message_bytes=1000)) as server:
+    async with serving(repeating, HttpLimits(message_bytes=1000)) as server:
         client = await opened(server)
         client.send(sent)
         close = await client.take(4)
@@ -206,7 +206,7 @@ async def test_unreceived_messages_are_not_read():
         while await websocket.receive():
             received += 1
 
-    async with serving(lambda request: UpgradeResponse(run), Limits(message_bytes=10_000)) as server:
+    async with serving(lambda request: UpgradeResponse(run), HttpLimits(message_bytes=10_000)) as server:
         client = await opened(server)
         for _ in range(100):
             client.send(frame(2, bytes(9_000)))
@@ -248,7 +248,7 @@ async def test_an_upgrade_that_the_handler_does_not_want_is_a_plain_request(hand
 @given(st.lists(st.one_of(st.binary(max_size=30), st.builds(frame, st.integers(0, 15), st.binary(max_size=200)))))
 @settings(max_examples=200)
 async def test_whatever_frames_come_the_server_neither_breaks_nor_hangs(frames: list[bytes]):
-    async with serving(repeating, Limits(message_bytes=1000)) as server:
+    async with serving(repeating, HttpLimits(message_bytes=1000)) as server:
         client = await opened(server)
         for each in frames:
             client.send(each)

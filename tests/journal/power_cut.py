@@ -16,7 +16,7 @@ from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.history import HistoryRecorder
 from mainstay.journal.reader import Reader
 from mainstay.journal.record import DecisionRecord, micros
-from mainstay.journal.segments import Limits
+from mainstay.journal.segments import SegmentLimits
 from mainstay.server.decisions.history_source import StoreHistory
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
@@ -27,7 +27,7 @@ from tests.journal.builders import a_decision, a_pod
 STARTS = 5
 OPERATIONS_MAX = 120
 KEYS = 4
-LIMITS = Limits(segment_bytes=1_500, segment_age=timedelta(seconds=4), snapshot_changes=12)
+LIMITS = SegmentLimits(segment_bytes=1_500, segment_age=timedelta(seconds=4), snapshot_changes=12)
 
 
 class Broken(AssertionError):

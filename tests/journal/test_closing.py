@@ -9,7 +9,7 @@ from mainstay.journal import closed_segment
 from mainstay.journal import segments as segments_module
 from mainstay.journal.closed_segment import ClosingHelper
 from mainstay.journal.files import Series, Suffix
-from mainstay.journal.segments import Limits, Segments
+from mainstay.journal.segments import SegmentLimits, Segments
 from tests.journal.builders import AT
 from tests.journal.test_segments import a_disk, files, opened, revisions, write
 
@@ -46,7 +46,7 @@ def every_segment_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def helped(disk: object, helper: ClosingHelper) -> Segments:
-    segments = Segments(disk, Series.HISTORY, Limits(segment_bytes=2_000), helper)  # type: ignore[arg-type]
+    segments = Segments(disk, Series.HISTORY, SegmentLimits(segment_bytes=2_000), helper)  # type: ignore[arg-type]
     segments.open()
     return segments
 

@@ -8,14 +8,14 @@ from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.outbox import MEMORY_BYTES_EVERY, MEMORY_EVERY
 from mainstay.journal.reader import Reader
 from mainstay.journal.record import MEMORY_BYTES_MAX, DecisionRecord, LookedAt, LostRecord, WhyNot, micros
-from mainstay.journal.segments import Limits
+from mainstay.journal.segments import SegmentLimits
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
 from tests.journal.builders import a_decision
 
 
 async def a_log(sim: Simulation, disk: SimDisk, **how: Any) -> DecisionRecorder:
-    log = DecisionRecorder(disk, sim.clock_of("journal"), Limits(segment_bytes=5_000), **how)
+    log = DecisionRecorder(disk, sim.clock_of("journal"), SegmentLimits(segment_bytes=5_000), **how)
     await log.start()
     return log
 

@@ -21,7 +21,7 @@ from mainstay.journal.record import (
     encode,
     moment,
 )
-from mainstay.journal.segments import Limits, Segments
+from mainstay.journal.segments import SegmentLimits, Segments
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.run.choices import Choices
 from tests.journal.builders import AT, a_decision
@@ -57,7 +57,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(disk: SimDisk, records: list[Any], *, together: int = 5, segment_bytes: int = 6_000) -> Segments:
-    segments = Segments(disk, Series.DECISIONS, Limits(segment_bytes=segment_bytes))
+    segments = Segments(disk, Series.DECISIONS, SegmentLimits(segment_bytes=segment_bytes))
     segments.open()
     for first in range(0, len(records), together):
         part = records[first : first + together]
@@ -211,7 +211,7 @@ def test_without_its_names_a_file_is_looked_into(small_blocks: None, harm: str):
 def test_a_reader_that_lives_says_the_same_as_a_new_one(seed: int, steps: list[str]):
     chance = Random(seed)
     disk = SimDisk(Choices(), "disk")
-    segments = Segments(disk, Series.DECISIONS, Limits(segment_bytes=3_000))
+    segments = Segments(disk, Series.DECISIONS, SegmentLimits(segment_bytes=3_000))
     segments.open()
     living = Reader(disk)
     number = 0

@@ -8,10 +8,10 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.env import tasks
 from mainstay.env.invariants import BrokenInvariant
 from mainstay.journal.coverage import GapReason
-from mainstay.journal.errors import HistoryAhead, InUse
+from mainstay.journal.errors import HistoryAhead, JournalInUse
 from mainstay.journal.history import RETRY_AFTER, Batch, HistoryRecorder
 from mainstay.journal.reader import Reader
-from mainstay.journal.segments import Limits
+from mainstay.journal.segments import SegmentLimits
 from mainstay.server.decisions.history_source import StoreHistory
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
@@ -21,7 +21,7 @@ from mainstay.store.local import LocalStore
 from tests.journal.builders import a_pod, a_secret
 from tests.twins import journal as twins
 
-SMALL = Limits(segment_bytes=700, snapshot_changes=5)
+SMALL = SegmentLimits(segment_bytes=700, snapshot_changes=5)
 KEYS = [
     "core/pods/default/a",
     "core/pods/default/b",
@@ -65,7 +65,7 @@ def at(model: Model, revision: int) -> dict[str, tuple[int, bytes]]:
     return model[max(each for each in model if each <= revision)]
 
 
-async def a_recorder(store: Store, disk: SimDisk, sim: Simulation, limits: Limits = SMALL) -> HistoryRecorder:
+async def a_recorder(store: Store, disk: SimDisk, sim: Simulation, limits: SegmentLimits = SMALL) -> HistoryRecorder:
     recorder = HistoryRecorder(disk, StoreHistory(store), sim.clock_of("journal"), limits)
     await recorder.start()
     return recorder
@@ -259,7 +259,7 @@ async def test_two_recorders_do_not_write_one_journal(sim):
     store, disk = await open_memory(), sim.disk_of("journal")
     await a_recorder(store, disk, sim)
 
-    with pytest.raises(InUse, match="another directory"):
+    with pytest.raises(JournalInUse, match="another directory"):
         await a_recorder(store, disk, sim)
 
 
@@ -278,7 +278,7 @@ async def test_a_snapshot_bounds_what_is_read_for_a_state(sim):
 
 async def test_old_history_is_forgotten_and_the_rest_stays_readable(sim):
     store, disk = await open_memory(), sim.disk_of("journal")
-    limits = Limits(segment_bytes=700, snapshot_changes=5, keep_bytes=6_000)
+    limits = SegmentLimits(segment_bytes=700, snapshot_changes=5, keep_bytes=6_000)
     model: Model = {1: {}}
     recorder = await a_recorder(store, disk, sim, limits)
     for number in range(300):

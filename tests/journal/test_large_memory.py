@@ -6,7 +6,7 @@ import pytest
 
 from mainstay.env import tasks
 from mainstay.env.invariants import BrokenInvariant
-from mainstay.journal.outbox import MEMORY_BYTES_EVERY, MEMORY_EVERY, Waiting
+from mainstay.journal.outbox import MEMORY_BYTES_EVERY, MEMORY_EVERY, WaitingRecords
 from mainstay.journal.record import (
     MEMORY_BYTES_MAX,
     DecisionRecord,
@@ -30,7 +30,7 @@ def a_decision(number: int, memory: bytes) -> DecisionRecord:
     )
 
 
-def taken(waiting: Waiting) -> list[Record]:
+def taken(waiting: WaitingRecords) -> list[Record]:
     found: list[Record] = []
     while waiting:
         found += decode(joined(waiting.batch().records)).records
@@ -39,7 +39,7 @@ def taken(waiting: Waiting) -> list[Record]:
 
 
 def test_a_small_one_stays_in_the_record(sim: Simulation):
-    waiting = Waiting(sim.clock)
+    waiting = WaitingRecords(sim.clock)
     waiting.record(a_decision(1, b"x" * MEMORY_BYTES_MAX))
 
     [record] = taken(waiting)
@@ -49,7 +49,7 @@ def test_a_small_one_stays_in_the_record(sim: Simulation):
 
 
 def test_a_large_one_is_kept_once_for_all_records_that_depend_on_it(sim: Simulation):
-    waiting, memory = Waiting(sim.clock), b"x" * 5_000
+    waiting, memory = WaitingRecords(sim.clock), b"x" * 5_000
     for number in range(3):
         waiting.record(a_decision(number, memory))
 
@@ -62,7 +62,7 @@ def test_a_large_one_is_kept_once_for_all_records_that_depend_on_it(sim: Simulat
 
 
 async def test_of_many_different_ones_those_are_kept_that_there_is_room_for_and_later_more(sim: Simulation):
-    waiting = Waiting(sim.clock)
+    waiting = WaitingRecords(sim.clock)
     size = MEMORY_BYTES_EVERY // 3
     for number in range(6):
         waiting.record(a_decision(number, bytes([number]) * size))
@@ -75,7 +75,7 @@ async def test_of_many_different_ones_those_are_kept_that_there_is_room_for_and_
 
 
 def test_bytes_that_were_counted_wrong_are_noticed(sim: Simulation):
-    waiting = Waiting(sim.clock)
+    waiting = WaitingRecords(sim.clock)
     waiting.record(a_decision(1, b""))
     waiting.batch()
     waiting._bytes += 1

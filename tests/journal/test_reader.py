@@ -12,7 +12,7 @@ from mainstay.journal.files import Suffix
 from mainstay.journal.history import HistoryRecorder
 from mainstay.journal.reader import Reader
 from mainstay.journal.record import ViewPart, micros
-from mainstay.journal.segments import Limits
+from mainstay.journal.segments import SegmentLimits
 from mainstay.server.decisions.history_source import StoreHistory
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
@@ -21,14 +21,14 @@ from mainstay.store.interface import Put, Store
 from tests.journal.builders import a_decision
 from tests.journal.test_segments import damage, files
 
-SMALL = Limits(segment_bytes=500, snapshot_changes=10)
+SMALL = SegmentLimits(segment_bytes=500, snapshot_changes=10)
 
 
 def labelled(app: str) -> bytes:
     return b'{"metadata":{"labels":{"app":"%s"}}}' % app.encode()
 
 
-async def recorded(sim: Simulation, store: Store, disk: SimDisk, limits: Limits = SMALL) -> HistoryRecorder:
+async def recorded(sim: Simulation, store: Store, disk: SimDisk, limits: SegmentLimits = SMALL) -> HistoryRecorder:
     recorder = HistoryRecorder(disk, StoreHistory(store), sim.clock_of("journal"), limits)
     await recorder.start()
     await recorder.reach(await store.revision())

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from mainstay.journal.record import (
-    Condition,
+    AppliedPolicy,
     DecisionRecord,
     Ending,
     LookedAt,
     Outcome,
-    Policy,
     RecordedAction,
+    RecordedCondition,
     RecordedMemory,
     SampledRecord,
     Subject,
@@ -61,7 +61,7 @@ def rule_for(record: DecisionRecord) -> str:
         (a_noop(looked_at=(LookedAt("pods", "default", "web", 5),)), "noops=summary"),
         (a_noop(actions=(BIND,)), "actions=full"),
         (a_noop(outcome=Outcome(Ending.WAKE_AT, "BackingOff", wake_at=AT)), "actions=full"),
-        (a_noop(conditions=(Condition("Ready", "True"),)), "actions=full"),
+        (a_noop(conditions=(RecordedCondition("Ready", "True"),)), "actions=full"),
         (a_noop(outcome=Outcome(Ending.DONE, "GhostsSeen")), "actions=full"),
     ],
 )
@@ -95,9 +95,9 @@ def test_an_incident_keeps_everything_until_it_is_over():
 
 def test_decisions_after_a_component_follows_another_policy_are_part_of_the_change():
     sampler = Sampler()
-    before, after = Policy("placementpolicies", "p", "u", 10), Policy("placementpolicies", "p", "u", 20)
+    before, after = AppliedPolicy("placementpolicies", "p", "u", 10), AppliedPolicy("placementpolicies", "p", "u", 20)
 
-    def rule(at: int, policy: Policy, component: str = "scheduler") -> str:
+    def rule(at: int, policy: AppliedPolicy, component: str = "scheduler") -> str:
         record = sampler.sampled(a_noop(at=at, policies=(policy,), component=component))
         assert record is not None
         return record.kept
@@ -123,7 +123,7 @@ def test_a_summary_of_a_decision_that_said_nothing_can_still_be_replayed():
 
 
 def test_a_summary_that_has_cut_off_what_was_said_cannot_and_says_why():
-    record = a_noop(conditions=(Condition("Ready", "True"),), reasons=("one", "two"))
+    record = a_noop(conditions=(RecordedCondition("Ready", "True"),), reasons=("one", "two"))
 
     summary = summarised(record)
 

@@ -7,11 +7,11 @@ import pytest
 
 from mainstay.env.disk import DiskFull
 from mainstay.env.invariants import BrokenInvariant
-from mainstay.journal.errors import InUse
+from mainstay.journal.errors import JournalInUse
 from mainstay.journal.files import Series, Suffix, parsed_name
 from mainstay.journal.record import ChangeRecord, ReachedRecord, Record, encode
 from mainstay.journal.scan import Scan
-from mainstay.journal.segments import Limits, Segments
+from mainstay.journal.segments import SegmentLimits, Segments
 from mainstay.sim.disk import PowerLost, SimDisk, Survival
 from mainstay.sim.run.choices import Choices
 from tests.journal.builders import AT, a_pod
@@ -23,7 +23,7 @@ def a_disk(choices: Choices | None = None) -> SimDisk:
 
 
 def opened(disk: SimDisk, segment_bytes: int = 2_000) -> Segments:
-    segments = Segments(disk, Series.HISTORY, Limits(segment_bytes=segment_bytes))
+    segments = Segments(disk, Series.HISTORY, SegmentLimits(segment_bytes=segment_bytes))
     segments.open()
     return segments
 
@@ -128,7 +128,7 @@ def test_two_processes_do_not_write_one_series():
     disk = a_disk()
     opened(disk)
 
-    with pytest.raises(InUse, match="another directory"):
+    with pytest.raises(JournalInUse, match="another directory"):
         opened(disk)
 
 

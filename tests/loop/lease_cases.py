@@ -11,7 +11,7 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from mainstay.loop import fencing
-from mainstay.loop.fencing import LeaseTimes, MayStart, NotBefore, Observed, observed
+from mainstay.loop.fencing import LeaseTimes, MayStart, NotBefore, ObservedLease, observed
 
 S = 1_000_000_000
 HOLDER_COUNTS_FROM = "sending"  # A twin changes it.
@@ -153,7 +153,7 @@ def stop(case: Case, since: Fraction) -> Fraction:
 
 def takeover(case: Case, commits: list[tuple[Fraction, int]], sightings: list[tuple[Fraction, int]]) -> Fraction | None:
     """When the takeover is committed. The observer tries as soon as it may; what has been renewed since is refused."""
-    seen: Observed | None = None
+    seen: ObservedLease | None = None
     in_order = sorted(sightings)
     for place, (at, revision) in enumerate(in_order):
         # A clock that shows whole nanoseconds shows the next one at the latest.

@@ -2,14 +2,14 @@
 
 from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
-from mainstay.client.entry import Change, ChangeType, Entry
+from mainstay.client.entry import CachedObject, Change, ChangeType
 from mainstay.loop.echoes import Echoes
 
 KEY = ObjectKey("default", "web")
 
 
 def a_step(before: int, after: int) -> Change:
-    old, new = Entry(KEY, "uid", before, b""), Entry(KEY, "uid", after, b"")
+    old, new = CachedObject(KEY, "uid", before, b""), CachedObject(KEY, "uid", after, b"")
     return Change(PODS, KEY, ChangeType.MODIFIED, old, new, after)
 
 
@@ -70,7 +70,7 @@ def test_another_object_of_the_same_name_is_no_echo():
     echoes.begin(KEY, 5)
     echoes.wrote(KEY, 8, is_exact=True)
     echoes.end(KEY)
-    other = Change(PODS, KEY, ChangeType.ADDED, None, Entry(KEY, "other", 8, b""), 8)
+    other = Change(PODS, KEY, ChangeType.ADDED, None, CachedObject(KEY, "other", 8, b""), 8)
     assert not echoes.takes(other)
 
 

@@ -8,7 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from mainstay.loop import fencing
-from mainstay.loop.fencing import HolderTimes, LeaseTimes, MayStart, NotBefore, Observed, observed
+from mainstay.loop.fencing import HolderTimes, LeaseTimes, MayStart, NotBefore, ObservedLease, observed
 from tests.loop.lease_cases import Case, S, cases, stopped_and_started, times
 from tests.twins import fencing as twins
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_replacement_waits_for_the_duration_and_the_difference_of_rates():
-    seen = Observed(revision=7, seen_ns=100 * S)
+    seen = ObservedLease(revision=7, seen_ns=100 * S)
 
     until_ns = 115 * S + 15 * S // 1000
     assert fencing.may_start(seen, until_ns - 1, times()) == NotBefore(until_ns)
@@ -34,7 +34,7 @@ def test_seeing_a_lease_again_does_not_restart_the_count():
 
     assert observed(first, 7, 200) is first
     assert observed(first, 6, 200) is first
-    assert observed(first, 8, 200) == Observed(8, 200)
+    assert observed(first, 8, 200) == ObservedLease(8, 200)
 
 
 @given(ppm=st.integers(0, 2_000_000), duration_us=st.integers(10, 10**12))

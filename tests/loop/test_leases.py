@@ -9,7 +9,7 @@ from mainstay.api.kind_names import CONFIG_MAPS, LEASES
 from mainstay.client.call import WriteOptions
 from mainstay.client.errors import ApiError, Fenced
 from mainstay.env import tasks
-from mainstay.loop.fencing import Observed
+from mainstay.loop.fencing import ObservedLease
 from mainstay.loop.lease import DEFAULT_TIMES, Leader, may_take
 from mainstay.loop.term import Deposed, Term
 from tests.client.world import a_client, a_gate, a_world
@@ -32,7 +32,7 @@ def a_lease(holder: str, duration_s: int = 15):
     ],
 )
 def test_a_lease_is_taken_when_it_is_free_or_was_seen_unchanged_for_long_enough(lease, seen_for_s, expected):
-    assert may_take(lease, "me", Observed(1, 0), seen_for_s * SECOND_NS, DEFAULT_TIMES) is expected
+    assert may_take(lease, "me", ObservedLease(1, 0), seen_for_s * SECOND_NS, DEFAULT_TIMES) is expected
 
 
 class Office:

@@ -7,7 +7,7 @@ import pytest
 from mainstay.api.kind_names import CONFIG_MAPS, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.indexes import NODE
-from mainstay.loop.view import Closed, Look, Undeclared, View
+from mainstay.loop.view import Look, Undeclared, View, ViewClosed
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -54,5 +54,5 @@ def test_what_is_not_declared_cannot_be_read():
 def test_a_view_is_over_when_the_decision_is_made():
     view = View.of({PODS: []}, NOON)
     view.close()
-    with pytest.raises(Closed):
+    with pytest.raises(ViewClosed):
         view.all(PODS)

@@ -7,7 +7,7 @@ from mainstay.client.client import Client
 from mainstay.client.connection import Response
 from mainstay.client.errors import BadRequest, Conflict, Fenced, NotFound, Throttled, Unavailable
 from mainstay.scheduler import bind as binding
-from mainstay.scheduler.bind import Bind, Binder, Bound, NotDone, Refused, Unknown
+from mainstay.scheduler.bind import Bind, Binder, BindRefused, Bound, NotDone, Unknown
 from tests.client.world import a_world
 from tests.scheduler.running import a_scheduler
 
@@ -30,12 +30,15 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: bytes | Exception) -> Bin
         (b'{"status":"Bound","revision":7}', Bound(7)),
         (
             b'{"status":"Refused","code":409,"reason":"CapacityChanged","message":"cpu"}',
-            Refused(BindingCause.CAPACITY_CHANGED, "cpu"),
+            BindRefused(BindingCause.CAPACITY_CHANGED, "cpu"),
         ),
-        (b'{"status":"Refused","code":409,"reason":"NeverHeardOf","message":"?"}', Refused(BindingCause.OTHER, "?")),
+        (
+            b'{"status":"Refused","code":409,"reason":"NeverHeardOf","message":"?"}',
+            BindRefused(BindingCause.OTHER, "?"),
+        ),
         (
             b'{"status":"Refused","code":404,"reason":"NotFound","message":"gone"}',
-            Refused(BindingCause.POD_GONE, "gone"),
+            BindRefused(BindingCause.POD_GONE, "gone"),
         ),
         (b'{"status":"Refused","code":503,"message":"later"}', NotDone("later")),
         (b'{"status":"Unknown","code":504,"message":"perhaps"}', Unknown("perhaps")),
@@ -108,7 +111,7 @@ async def test_a_conflict_without_a_cause_is_cleared_up_by_looking(sim, monkeypa
 
         found = await binder.bind(binds)
 
-        causes = [each.cause for each in found if isinstance(each, Refused)]
+        causes = [each.cause for each in found if isinstance(each, BindRefused)]
         assert causes == [
             BindingCause.ALREADY_BOUND,
             BindingCause.POD_GONE,

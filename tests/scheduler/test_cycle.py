@@ -12,7 +12,7 @@ import pytest
 from mainstay.api.kind_names import LEASES, NODES, PLACEMENT_POLICIES, PODS
 from mainstay.client.client import Client
 from mainstay.client.connection import Response
-from mainstay.client.entry import Entry
+from mainstay.client.entry import CachedObject
 from mainstay.client.errors import Unavailable
 from mainstay.env import tasks
 from mainstay.journal.record import Ending
@@ -140,7 +140,7 @@ async def a_refused_binding(sim: Simulation, patch: pytest.MonkeyPatch) -> Runni
         await running.add_pod("other", cpu="1", schedulerName="other")
         look = Feed._look
 
-        def looks_away(feed: Feed, entry: Entry, revision: int) -> None:
+        def looks_away(feed: Feed, entry: CachedObject, revision: int) -> None:
             if entry.key.name != "other":
                 look(feed, entry, revision)
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from mainstay.api.pod_resources import amount
 from mainstay.scheduler.messages import MESSAGE_LENGTH_MAX, render_message, render_summary
 from mainstay.scheduler.policy import DEFAULT
-from mainstay.scheduler.reasons import Cure, Reason, Refusal, Unschedulable
+from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason, Unschedulable
 from mainstay.scheduler.what_if import Objects, what_if
 from tests.scheduler.objects import a_node, a_pod, spread_over
 
@@ -67,14 +67,14 @@ def test_amounts_are_written_as_people_write_them():
 
 
 def test_a_summary_has_a_word_for_each_reason():
-    no = Unschedulable(3, (Refusal(Reason.INSUFFICIENT_RESOURCE, "Fit", ("n1", "n2"), (), "cpu"),))
+    no = Unschedulable(3, (Refusal(RefusalReason.INSUFFICIENT_RESOURCE, "Fit", ("n1", "n2"), (), "cpu"),))
 
     assert render_summary(no) == ("InsufficientResource cpu ×2",)
 
 
 REFUSALS = st.builds(
     Refusal,
-    reason=st.sampled_from([reason for reason in Reason if reason is not Reason.NO_NODES]),
+    reason=st.sampled_from([reason for reason in RefusalReason if reason is not RefusalReason.NO_NODES]),
     plugin=st.just("plugin"),
     nodes=st.lists(st.text(min_size=1, max_size=250), min_size=1, max_size=10).map(tuple),
     cures=st.lists(st.sampled_from(list(Cure)), max_size=11).map(tuple),

@@ -8,7 +8,7 @@ from mainstay.client.informer import Informers
 from mainstay.env import tasks
 from mainstay.scheduler.report import (
     Placement,
-    Reason,
+    PodConditionReason,
     Report,
     Reporter,
     ReportSettings,
@@ -72,17 +72,17 @@ async def test_messages_are_written_now_and_then_and_reasons_at_once(sim):
         task = tasks.spawn(reporter.run(), name="reporter")
         uid = made["metadata"]["uid"]
 
-        async def message(reason: Reason, text: str) -> str:
+        async def message(reason: PodConditionReason, text: str) -> str:
             reporter.report(Report(pods.cache.keys()[0], uid, reason, text))
             await tasks.sleep(timedelta(seconds=1))
             pod = await world.client.get(PODS, "web", "default")
             return str(pod["status"]["conditions"][0]["message"])
 
-        assert await message(Reason.UNSCHEDULABLE, "one") == "one"
-        assert await message(Reason.UNSCHEDULABLE, "two") == "one"
+        assert await message(PodConditionReason.UNSCHEDULABLE, "one") == "one"
+        assert await message(PodConditionReason.UNSCHEDULABLE, "two") == "one"
         await tasks.sleep(timedelta(minutes=1))
-        assert await message(Reason.UNSCHEDULABLE, "three") == "three"
-        assert await message(Reason.SCHEDULER_ERROR, "four") == "four"
+        assert await message(PodConditionReason.UNSCHEDULABLE, "three") == "three"
+        assert await message(PodConditionReason.SCHEDULER_ERROR, "four") == "four"
         assert reporter.written == 3
         await tasks.stop(task)
         await informers.stop()
@@ -98,7 +98,9 @@ async def test_the_same_again_counts_one_event_up(sim):
         reporter = Reporter(world.client, pods.cache, env, "scheduler")
         task = tasks.spawn(reporter.run(), name="reporter")
         for _ in range(60):
-            reporter.report(Report(pods.cache.keys()[0], made["metadata"]["uid"], Reason.UNSCHEDULABLE, "no room"))
+            reporter.report(
+                Report(pods.cache.keys()[0], made["metadata"]["uid"], PodConditionReason.UNSCHEDULABLE, "no room")
+            )
             await tasks.sleep(timedelta(seconds=10))
 
         [event] = (await world.client.list(EVENTS, "default")).items
@@ -150,9 +152,9 @@ async def test_what_is_said_of_a_pod_goes_by_what_was_said_of_it_last_however_la
             made = await world.client.create(PODS, created(a_pod(f"web-{number}")))
             await pods.cache.wait_until(int(made["metadata"]["resourceVersion"]))
             key, uid = ObjectKey("default", f"web-{number}"), made["metadata"]["uid"]
-            reporter.report(Report(key, uid, Reason.BINDING_UNANSWERED, "no answer"))
+            reporter.report(Report(key, uid, PodConditionReason.BINDING_UNANSWERED, "no answer"))
             await tasks.sleep(timedelta(microseconds=200 * number))
-            reporter.report(Report(key, uid, Reason.UNSCHEDULABLE, "no room"))
+            reporter.report(Report(key, uid, PodConditionReason.UNSCHEDULABLE, "no room"))
             await tasks.sleep(timedelta(seconds=1))
 
         for pod in (await world.client.list(PODS, "default")).items:

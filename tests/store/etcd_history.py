@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from mainstay.env import tasks
-from mainstay.store.errors import OutcomeUnknown, StorageFull, Unavailable
+from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreUnavailable
 from mainstay.store.interface import (
     ABSENT,
     Batch,
@@ -18,8 +18,8 @@ from mainstay.store.interface import (
     Delete,
     Entry,
     Put,
-    Refused,
     Store,
+    TransactionRefused,
     Watch,
 )
 
@@ -86,7 +86,7 @@ async def write(
         key = keys[number % len(keys)]
         try:
             entry = await store.get(key)
-        except Unavailable:
+        except StoreUnavailable:
             continue
         value = f"{writer}/{number}".encode()
         checks = [Check(key, ABSENT if entry is None else entry.revision)]
@@ -95,13 +95,13 @@ async def write(
             answer = await store.commit(checks, [Delete(key) if is_delete else Put(key, value)])
         except OutcomeUnknown:
             notes.unknown[value] = None
-        except (Unavailable, StorageFull):
+        except (StoreUnavailable, StorageFull):
             notes.ruled_out[value] = None
         else:
             match answer:
                 case Committed(revision=revision):
                     notes.acknowledged[revision, key] = None if is_delete else value
-                case Refused():
+                case TransactionRefused():
                     notes.ruled_out[value] = None
         await tasks.sleep(pause)
 
@@ -112,7 +112,7 @@ async def write_last(store: Store) -> None:
         try:
             await store.commit([], [Put(LAST_KEY, b"")])
             return
-        except (OutcomeUnknown, Unavailable):
+        except (OutcomeUnknown, StoreUnavailable):
             await tasks.sleep(PAUSE)
 
 

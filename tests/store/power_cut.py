@@ -12,8 +12,19 @@ from mainstay.env import tasks
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
 from mainstay.store.disk_log import DiskLog
-from mainstay.store.errors import Corrupt, OutcomeUnknown, Unavailable
-from mainstay.store.interface import FIRST_REVISION, Change, Check, Committed, Delete, Entry, Put, Refused, Store, Write
+from mainstay.store.errors import Corrupt, OutcomeUnknown, StoreUnavailable
+from mainstay.store.interface import (
+    FIRST_REVISION,
+    Change,
+    Check,
+    Committed,
+    Delete,
+    Entry,
+    Put,
+    Store,
+    TransactionRefused,
+    Write,
+)
 from mainstay.store.local import LocalStore
 
 STARTS = 4  # Of the machine, in one run.
@@ -100,7 +111,7 @@ async def _write(store: Store, simulation: Simulation, told: Told, who: str) -> 
             writes = tuple(Delete(write.key) for write in writes)
         try:
             answer = await store.commit([Check(f"left/{key}", revision)], writes)
-        except (OutcomeUnknown, Unavailable):
+        except (OutcomeUnknown, StoreUnavailable):
             return
         if isinstance(answer, Committed):
             told.committed[answer.revision] = writes
@@ -109,7 +120,7 @@ async def _write(store: Store, simulation: Simulation, told: Told, who: str) -> 
         await asyncio.sleep(simulation.choices.choose("pause", 4) / 1000)
 
 
-def _note(told: Told, answer: Refused) -> None:
+def _note(told: Told, answer: TransactionRefused) -> None:
     for entry in answer.found.values():
         if entry is not None:
             told.entries[entry.key, entry.revision] = entry
@@ -129,7 +140,7 @@ async def _compact(store: Store, simulation: Simulation, told: Told) -> None:
         told.compaction_asked = await store.revision() - 5
         try:
             await store.compact(told.compaction_asked)
-        except (OutcomeUnknown, Unavailable):
+        except (OutcomeUnknown, StoreUnavailable):
             return
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.store.errors import Closed, Compacted, FutureRevision, Invalid
+from mainstay.store.errors import Compacted, FutureRevision, InvalidStoreRequest, StoreClosed
 from mainstay.store.interface import (
     ABSENT,
     KEY_BYTES_MAX,
@@ -20,7 +20,7 @@ from mainstay.store.interface import (
     Delete,
     Entry,
     Put,
-    Refused,
+    TransactionRefused,
 )
 from tests.store.conformance import delete, keys, put
 
@@ -85,7 +85,7 @@ async def test_a_failed_check_refuses_everything_and_tells_what_is_there(backend
             [Check("a", a), Check("b", b - 1), Check("c", b)], [Put("a", b"mine"), Put("d", b"mine")]
         )
 
-        assert answer == Refused({"b": Entry("b", b"theirs", b, b, 1), "c": None})
+        assert answer == TransactionRefused({"b": Entry("b", b"theirs", b, b, 1), "c": None})
         assert await store.revision() == before
         assert await keys(store, "") == ["a", "b"]
 
@@ -96,7 +96,7 @@ async def test_a_check_for_absence_is_refused_by_a_key_that_is_there(backend):
 
         answer = await store.commit([Check("a", ABSENT)], [Put("a", b"again")])
 
-        assert answer == Refused({"a": Entry("a", b"value", revision, revision, 1)})
+        assert answer == TransactionRefused({"a": Entry("a", b"value", revision, revision, 1)})
 
 
 async def test_a_check_on_a_deleted_key_is_refused(backend):
@@ -104,7 +104,7 @@ async def test_a_check_on_a_deleted_key_is_refused(backend):
         revision = await put(store, "a")
         await delete(store, "a")
 
-        assert await store.commit([Check("a", revision)], [Put("a", b"late")]) == Refused({"a": None})
+        assert await store.commit([Check("a", revision)], [Put("a", b"late")]) == TransactionRefused({"a": None})
 
 
 async def test_deleting_what_is_not_there_changes_nothing(backend):
@@ -295,7 +295,7 @@ async def test_a_bad_commit_is_refused_and_changes_nothing(backend, what):
     async with backend.open() as store:
         before = await store.range("")
 
-        with pytest.raises(Invalid):
+        with pytest.raises(InvalidStoreRequest):
             await store.commit(checks, writes)
 
         assert await store.range("") == before
@@ -330,11 +330,11 @@ async def test_bad_questions_get_a_clear_answer(backend):
             store.compact(0),
             store.compact(-1),
         ):
-            with pytest.raises(Invalid):
+            with pytest.raises(InvalidStoreRequest):
                 await wrong
-        with pytest.raises(Invalid):
+        with pytest.raises(InvalidStoreRequest):
             store.watch("", after=-1)
-        with pytest.raises(Invalid):
+        with pytest.raises(InvalidStoreRequest):
             store.hold(-1)
 
 
@@ -358,14 +358,14 @@ async def test_a_closed_store_says_so(backend):
         await store.close()
         await store.close()
 
-        with pytest.raises(Closed):
+        with pytest.raises(StoreClosed):
             await waiting
         for call in (store.get("a"), store.range(""), store.commit([], [Put("b", b"")]), store.revision()):
-            with pytest.raises(Closed):
+            with pytest.raises(StoreClosed):
                 await call
-        with pytest.raises(Closed):
+        with pytest.raises(StoreClosed):
             store.watch("", after=latest)
-        with pytest.raises(Closed):
+        with pytest.raises(StoreClosed):
             store.hold(latest)
-        with pytest.raises(Closed):
+        with pytest.raises(StoreClosed):
             await store.compact(latest)

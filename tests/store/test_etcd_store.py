@@ -11,14 +11,14 @@ import pytest
 from mainstay.env import Chance, tasks
 from mainstay.sim.simulation import Simulation
 from mainstay.store.errors import (
-    Closed,
     Compacted,
     Corrupt,
-    Invalid,
+    InvalidStoreRequest,
     OutcomeUnknown,
     StorageFull,
+    StoreClosed,
     StoreError,
-    Unavailable,
+    StoreUnavailable,
 )
 from mainstay.store.etcd import EtcdStore, open_etcd
 from mainstay.store.etcd.kv import PutKey
@@ -30,7 +30,7 @@ from mainstay.store.interface import (
     Delete,
     Entry,
     Put,
-    Refused,
+    TransactionRefused,
     Write,
 )
 from tests.requirements import needs
@@ -72,7 +72,7 @@ async def test_a_check_is_against_what_any_process_has_written(cluster: str) -> 
 
         answer = await one.commit([Check("a", first), Check("b", ABSENT)], [Delete("a")])
 
-        assert answer == Refused({"a": Entry("a", b"new", first, second, 2)})
+        assert answer == TransactionRefused({"a": Entry("a", b"new", first, second, 2)})
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
@@ -109,7 +109,7 @@ async def test_stores_under_different_prefixes_do_not_see_each_other(cluster: st
 
 @pytest.mark.parametrize("prefix", ["", "mainstay/", "/mainstay", "/" + 64 * "x" + "/"])
 def test_a_prefix_that_could_overlap_with_another_is_refused(prefix: str) -> None:
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidStoreRequest):
         EtcdStore(FakeEtcd().client(), prefix, chance=Chance(b""))
 
 
@@ -178,7 +178,7 @@ async def test_a_commit_without_a_connection_is_not_sent_and_has_not_happened() 
     store = a_store(etcd)
     etcd.kill()
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await store.commit([], [Put("a", b"value")])
 
     etcd.start()
@@ -196,7 +196,9 @@ async def test_a_commit_on_its_way_when_etcd_dies_has_an_unknown_outcome() -> No
     assert isinstance(await commit, OutcomeUnknown)
 
 
-async def _outcome(store: EtcdStore, checks: list[Check], writes: list[Write]) -> Committed | Refused | StoreError:
+async def _outcome(
+    store: EtcdStore, checks: list[Check], writes: list[Write]
+) -> Committed | TransactionRefused | StoreError:
     try:
         return await store.commit(checks, writes)
     except StoreError as error:
@@ -307,7 +309,7 @@ async def test_a_read_does_not_wait_for_ever(sim: Simulation) -> None:
     store = a_store(etcd)
     etcd.kill()
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await store.range("")
     assert 14 < sim.loop.time() < 21
 
@@ -320,7 +322,7 @@ async def test_a_read_that_waits_ends_when_the_store_is_closed() -> None:
     await tasks.sleep(timedelta(seconds=3))
     await store.close()
 
-    assert [type(answer) for answer in await reading] == [Closed]
+    assert [type(answer) for answer in await reading] == [StoreClosed]
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
@@ -419,5 +421,5 @@ async def test_no_hold_can_be_taken_on_what_is_being_compacted() -> None:
 
 @pytest.mark.real_loop
 async def test_opening_names_the_address_that_does_not_answer() -> None:
-    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1"):
         await open_etcd(["127.0.0.1:1"], chance=Chance(b"test"))

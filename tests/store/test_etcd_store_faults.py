@@ -10,14 +10,14 @@ from mainstay.env import Chance, tasks
 from mainstay.sim.simulation import Simulation
 from mainstay.store.errors import (
     OutcomeUnknown,
-    Unavailable,
+    StoreUnavailable,
 )
 from mainstay.store.etcd import EtcdStore, open_etcd
 from mainstay.store.etcd.watch import EtcdWatch
 from mainstay.store.interface import (
     Check,
     Committed,
-    Refused,
+    TransactionRefused,
     Write,
 )
 from tests.requirements import needs
@@ -74,14 +74,14 @@ def expect_violation(faults: Faults, match: str) -> None:
 
 
 def test_twin_a_lost_answer_is_reported_as_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "_commit_error", lambda error: Unavailable(str(error)))
+    monkeypatch.setattr(store_module, "_commit_error", lambda error: StoreUnavailable(str(error)))
     expect_violation(LOSSES, "said not to have happened")
 
 
 def test_twin_a_lost_answer_is_reported_as_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = EtcdStore.commit
 
-    async def hopeful(self: EtcdStore, checks: list[Check], writes: list[Write]) -> Committed | Refused:
+    async def hopeful(self: EtcdStore, checks: list[Check], writes: list[Write]) -> Committed | TransactionRefused:
         try:
             return await commit(self, checks, writes)
         except OutcomeUnknown:
@@ -94,7 +94,7 @@ def test_twin_a_lost_answer_is_reported_as_a_success(monkeypatch: pytest.MonkeyP
 def test_twin_a_commit_is_repeated_when_its_answer_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = EtcdStore.commit
 
-    async def stubborn(self: EtcdStore, checks: list[Check], writes: list[Write]) -> Committed | Refused:
+    async def stubborn(self: EtcdStore, checks: list[Check], writes: list[Write]) -> Committed | TransactionRefused:
         try:
             return await commit(self, checks, writes)
         except OutcomeUnknown:

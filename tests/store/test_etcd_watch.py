@@ -14,7 +14,7 @@ import mainstay.store.etcd.watch as watch_module
 from mainstay.env import Chance, tasks
 from mainstay.sim.run.choices import Choices
 from mainstay.sim.simulation import Simulation
-from mainstay.store.errors import Compacted, FutureRevision, Unavailable
+from mainstay.store.errors import Compacted, FutureRevision, StoreUnavailable
 from mainstay.store.etcd import EtcdStore, open_etcd
 from mainstay.store.etcd.kv import WatchEvent
 from mainstay.store.etcd.watch import EtcdWatch
@@ -98,10 +98,10 @@ async def test_a_watch_gives_up_on_an_etcd_that_stays_away(sim: Simulation) -> N
     etcd.kill()
     watch = store.watch("", after=1)
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await anext(watch)
     assert 15 < sim.loop.time() < 60
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await anext(watch)
 
 

@@ -9,8 +9,8 @@ from mainstay.env import tasks
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.run.choices import Choices
 from mainstay.store.disk_log import DiskLog
-from mainstay.store.errors import Invalid, OutcomeUnknown, StorageFull, Unavailable
-from mainstay.store.interface import ABSENT, Batch, Check, Committed, Delete, Put, Refused, Watch
+from mainstay.store.errors import InvalidStoreRequest, OutcomeUnknown, StorageFull, StoreUnavailable
+from mainstay.store.interface import ABSENT, Batch, Check, Committed, Delete, Put, TransactionRefused, Watch
 from mainstay.store.local import COMPACTION_STEP_CHANGES, LocalStore
 from mainstay.store.log import MemoryLog, Recovered, Row
 
@@ -67,7 +67,7 @@ async def test_a_flush_that_is_stopped_before_it_began_leaves_no_caller_waiting(
     await asyncio.sleep(0)  # It waits for others to join.
     flushing.cancel()
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await committing
 
 
@@ -93,7 +93,7 @@ async def test_a_refusal_waits_until_what_it_tells_of_is_durable(sim):
 
     refused = await store.commit([Check("a", ABSENT)], [Put("a", b"mine")])
 
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, TransactionRefused)
     assert first.done()
     assert sim.loop.time() == pytest.approx(1)
 
@@ -143,9 +143,9 @@ async def test_after_a_failed_append_outcomes_are_unknown_and_no_more_writes_are
 
     with pytest.raises(OutcomeUnknown, match="the disk is on fire"):
         await store.commit([], [Put("a", b"who knows")])
-    with pytest.raises(Unavailable, match="before this was written"):
+    with pytest.raises(StoreUnavailable, match="before this was written"):
         await not_yet_sent
-    with pytest.raises(Unavailable, match="until it is opened again: the disk is on fire"):
+    with pytest.raises(StoreUnavailable, match="until it is opened again: the disk is on fire"):
         await store.commit([], [Put("a", b"")])
     entry = await store.get("a")
     assert entry is not None
@@ -266,7 +266,7 @@ async def test_an_append_behind_a_failed_compaction_is_neither_shown_nor_left_wa
     with pytest.raises(OutcomeUnknown):
         await committing
     assert await store.get("b") is None
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await store.compact(4)
 
 
@@ -353,7 +353,7 @@ async def test_a_hold_never_goes_back():
 
     assert hold.revision == 3
     assert await store.compact(5) == 3
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidStoreRequest):
         hold.advance(-1)
 
 

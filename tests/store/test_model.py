@@ -35,8 +35,8 @@ from mainstay.store.interface import (
     Entry,
     Hold,
     Put,
-    Refused,
     Store,
+    TransactionRefused,
     Watch,
     Write,
 )
@@ -181,7 +181,7 @@ class StoreMachine(RuleBasedStateMachine):
         checks = self.checks(wanted)
         answer = self.run(self.store.commit(checks, writes))
         found = self.model.failing(checks, self.model.latest)
-        assert answer == (Refused(found) if found else Committed(self.model.apply(writes)))
+        assert answer == (TransactionRefused(found) if found else Committed(self.model.apply(writes)))
 
     # Not on a real etcd: who wins there depends on the machine, and Hypothesis needs the same story each time.
     @precondition(lambda self: self.runner is None)
@@ -191,7 +191,7 @@ class StoreMachine(RuleBasedStateMachine):
         before = self.model.latest
         asked = [(self.checks(wanted), writes) for wanted, writes in commits]
 
-        async def race() -> list[Committed | Refused]:
+        async def race() -> list[Committed | TransactionRefused]:
             return await asyncio.gather(*(self.store.commit(checks, writes) for checks, writes in asked))
 
         answered = list(zip(asked, self.run(race()), strict=True))
@@ -208,7 +208,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.model.latest == revision
             assert sum(self.model.changed_by(writes) for _, writes in done[revision] if not _puts(writes)) == 0
         for (checks, _), answer in answered:
-            if isinstance(answer, Refused):
+            if isinstance(answer, TransactionRefused):
                 moments = range(before, self.model.latest + 1)
                 assert any(answer.found == self.model.failing(checks, at) for at in moments)
 

@@ -12,7 +12,7 @@ import pytest
 
 from mainstay.env import SystemDisk, tasks
 from mainstay.store import open_sqlite
-from mainstay.store.errors import Corrupt, InUse, OutcomeUnknown, StorageFull, Unavailable
+from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreInUse, StoreUnavailable
 from mainstay.store.interface import Committed, Delete, Entry, Put, Store
 from mainstay.store.local import LocalStore
 from mainstay.store.log import DeletedVersion, Row, checksum, decode_row, encode_row
@@ -98,7 +98,7 @@ async def test_a_row_of_several_writes_keeps_those_that_are_still_needed(tmp_pat
 async def test_a_second_store_on_the_same_directory_is_refused(tmp_path):
     store = await open_sqlite(tmp_path)
 
-    with pytest.raises(InUse, match=f"in use by process {os.getpid()}: stop that one, or use another directory"):
+    with pytest.raises(StoreInUse, match=f"in use by process {os.getpid()}: stop that one, or use another directory"):
         await open_sqlite(tmp_path)
 
     await store.commit([], [Put("still", b"works")])
@@ -113,7 +113,7 @@ def test_a_second_process_on_the_same_directory_is_refused(tmp_path):
     assert first.stdout is not None
     first.stdout.readline()  # It has opened the store and committed something.
 
-    with pytest.raises(InUse, match=f"is in use by process {first.pid}: stop that one, or use another directory"):
+    with pytest.raises(StoreInUse, match=f"is in use by process {first.pid}: stop that one, or use another directory"):
         tasks.run(open_sqlite(tmp_path))
 
     first.kill()
@@ -238,7 +238,7 @@ def test_an_error_of_the_disk_leaves_the_outcome_unknown_and_the_store_readable(
                 answer = await store.commit([], [Put("hot", bytes(2000))])
                 assert isinstance(answer, Committed)
                 acknowledged = answer.revision
-        with pytest.raises(Unavailable, match="until it is opened again"):
+        with pytest.raises(StoreUnavailable, match="until it is opened again"):
             await store.commit([], [Put("hot", b"")])
         entry = await store.get("hot")
         assert entry is not None
@@ -302,7 +302,7 @@ async def test_another_reader_of_the_database_is_told_apart_from_damage(tmp_path
     database = sqlite3.connect(tmp_path / DATABASE)
     database.execute("BEGIN EXCLUSIVE")
 
-    with pytest.raises(InUse, match="a program other than Mainstay"):
+    with pytest.raises(StoreInUse, match="a program other than Mainstay"):
         await open_sqlite(tmp_path)
 
     database.close()

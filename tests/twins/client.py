@@ -3,7 +3,7 @@
 import pytest
 
 from mainstay.client import breaker, dispatch, retry_policy
-from mainstay.client.breaker import HEALTHY, Rules, State
+from mainstay.client.breaker import HEALTHY, BreakerRules, State
 from mainstay.client.connection import Connection
 from mainstay.client.dispatch import Sender
 from mainstay.client.errors import Unavailable
@@ -50,7 +50,7 @@ def keeps_the_connection_of_a_cancelled_request(patch: pytest.MonkeyPatch) -> No
 
 
 def never_leaves_a_server_alone(patch: pytest.MonkeyPatch) -> None:
-    def failed(state: State, now_ns: int, rules: Rules) -> State:
+    def failed(state: State, now_ns: int, rules: BreakerRules) -> State:
         return HEALTHY
 
     patch.setattr(breaker, "failed", failed)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mainstay.loop import fencing
-from mainstay.loop.fencing import HolderTimes, LeaseTimes, MayStart, NotBefore, Observed
+from mainstay.loop.fencing import HolderTimes, LeaseTimes, MayStart, NotBefore, ObservedLease
 from tests.loop import lease_cases
 
 Twin = Callable[[pytest.MonkeyPatch], None]
@@ -19,7 +19,7 @@ def forgets_that_clocks_go_at_different_rates(patch: pytest.MonkeyPatch) -> None
 def takes_over_without_a_check(patch: pytest.MonkeyPatch) -> None:
     honest = fencing.may_start
 
-    def may_start(lease: Observed, now_ns: int, times: LeaseTimes) -> MayStart | NotBefore:
+    def may_start(lease: ObservedLease, now_ns: int, times: LeaseTimes) -> MayStart | NotBefore:
         answer = honest(lease, now_ns, times)
         return MayStart(-1) if isinstance(answer, MayStart) else answer
 

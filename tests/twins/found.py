@@ -10,8 +10,8 @@ import pytest
 from mainstay.agent.pod.restarts import Backoff
 from mainstay.agent.pod.status_report import StatusReport
 from mainstay.client.cache import Cache
-from mainstay.client.entry import Change, Entry
-from mainstay.client.reflector import Instructions, Reflector, Watch
+from mainstay.client.entry import CachedObject, Change
+from mainstay.client.reflector import Instructions, OpenWatch, Reflector
 from mainstay.controllers.deployment import controller, rolling
 from mainstay.controllers.deployment.controller import Rollout
 from mainstay.controllers.deployment.rolling import Bounds, SetSize
@@ -21,7 +21,7 @@ from mainstay.controllers.replicaset import controller as replicaset
 from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Patch
 from mainstay.loop.record import Acted
-from mainstay.scheduler.report import Reason, Report, Reporter
+from mainstay.scheduler.report import PodConditionReason, Report, Reporter
 from mainstay.server.storage.epochs import StoreEpochs
 from mainstay.server.watch.session import _Session as Session
 
@@ -40,7 +40,9 @@ def goes_on_from_revisions_that_never_were(patch: pytest.MonkeyPatch) -> None:
 def takes_the_same_revision_for_the_same_object(patch: pytest.MonkeyPatch) -> None:
     honest = Cache.replace
 
-    def replace(self: Cache, entries: Iterable[Entry], revision: int, *, is_rewind: bool = False) -> Sequence[Change]:
+    def replace(
+        self: Cache, entries: Iterable[CachedObject], revision: int, *, is_rewind: bool = False
+    ) -> Sequence[Change]:
         held = {entry.key: entry for entry in self.entries()}
         known = [
             held[entry.key] if (old := held.get(entry.key)) is not None and _is_same(old, entry) else entry
@@ -51,7 +53,7 @@ def takes_the_same_revision_for_the_same_object(patch: pytest.MonkeyPatch) -> No
     patch.setattr(Cache, "replace", replace)
 
 
-def _is_same(old: Entry, new: Entry) -> bool:
+def _is_same(old: CachedObject, new: CachedObject) -> bool:
     return (old.uid, old.revision) == (new.uid, new.revision)
 
 
@@ -60,7 +62,7 @@ def does_not_say_of_which_store_its_revision_is(patch: pytest.MonkeyPatch) -> No
 
     def resume(self: Reflector) -> Instructions:
         honest(self)
-        return (Watch(self.revision),)
+        return (OpenWatch(self.revision),)
 
     patch.setattr(Reflector, "_resume", resume)
 
@@ -70,7 +72,7 @@ def lets_two_writers_at_one_pod(patch: pytest.MonkeyPatch) -> None:
         return self._waiting.pop(next(iter(self._waiting))) if self._waiting else None
 
     async def write(self: Reporter, report: Report) -> None:
-        await (self._retrying(report) if report.reason is Reason.BINDING_UNANSWERED else self._one(report))
+        await (self._retrying(report) if report.reason is PodConditionReason.BINDING_UNANSWERED else self._one(report))
 
     patch.setattr(Reporter, "_next", next_)
     patch.setattr(Reporter, "_write", write)

@@ -15,7 +15,7 @@ from mainstay.controllers.job import controller as job
 from mainstay.controllers.job import pods as job_pods
 from mainstay.controllers.job import status
 from mainstay.controllers.job import tally as job_counting
-from mainstay.controllers.job.tally import Tally
+from mainstay.controllers.job.tally import JobTally
 from mainstay.controllers.pods import slots
 from mainstay.loop.conditions import Condition
 from mainstay.loop.controller_loop import ControllerLoop
@@ -23,10 +23,10 @@ from mainstay.loop.decision import Action, Decision, Patch
 from tests.twins import scenarios
 
 
-def _tallying(patch: pytest.MonkeyPatch, change: Callable[[Object, Sequence[Object], Tally], Tally]) -> None:
+def _tallying(patch: pytest.MonkeyPatch, change: Callable[[Object, Sequence[Object], JobTally], JobTally]) -> None:
     honest = job_counting.tally
 
-    def tally(of: Object, pods: Sequence[Object], **how: bool) -> Tally:
+    def tally(of: Object, pods: Sequence[Object], **how: bool) -> JobTally:
         return change(of, pods, honest(of, pods, **how))
 
     patch.setattr(status, "tally", tally)
@@ -35,7 +35,7 @@ def _tallying(patch: pytest.MonkeyPatch, change: Callable[[Object, Sequence[Obje
 def lets_go_what_is_not_stored_as_listed(patch: pytest.MonkeyPatch) -> None:
     """A crash between the two loses a pod."""
 
-    def change(of: Object, pods: Sequence[Object], found: Tally) -> Tally:
+    def change(of: Object, pods: Sequence[Object], found: JobTally) -> JobTally:
         listed = frozenset(itertools.chain(*found.listed))
         known = frozenset(pod["metadata"]["uid"] for pod in found.let_go)
         more = [pod for pod in pods if pod["metadata"]["uid"] in listed - known and job_pods.is_tracked(pod)]

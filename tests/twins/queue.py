@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mainstay.loop.queue.core import Queue
-from mainstay.loop.queue.lines import Entry, Line, Lines
+from mainstay.loop.queue.lines import Lines, QueuedKey, ReadyLine
 from mainstay.loop.queue.work_queue import WorkQueue
 
 Twin = Callable[[pytest.MonkeyPatch], None]
@@ -15,7 +15,7 @@ Twin = Callable[[pytest.MonkeyPatch], None]
 def serves_the_newest_key_first(patch: pytest.MonkeyPatch) -> None:
     honest = Lines._join
 
-    def join(self: Lines[Any], entry: Entry[Any]) -> None:
+    def join(self: Lines[Any], entry: QueuedKey[Any]) -> None:
         honest(self, entry)
         assert entry.line is not None
         entry.line.entries.move_to_end(entry, last=False)
@@ -26,7 +26,7 @@ def serves_the_newest_key_first(patch: pytest.MonkeyPatch) -> None:
 def serves_one_tenant_until_it_has_nothing_left(patch: pytest.MonkeyPatch) -> None:
     honest = Lines._place
 
-    def place(self: Lines[Any], line: Line[Any]) -> None:
+    def place(self: Lines[Any], line: ReadyLine[Any]) -> None:
         honest(self, line)
         line.credit = 1_000_000
 
@@ -36,7 +36,7 @@ def serves_one_tenant_until_it_has_nothing_left(patch: pytest.MonkeyPatch) -> No
 def serves_only_the_most_urgent(patch: pytest.MonkeyPatch) -> None:
     honest = Lines.take
 
-    def take(self: Lines[Any]) -> Entry[Any] | None:
+    def take(self: Lines[Any]) -> QueuedKey[Any] | None:
         for band in self._bands:
             band.passed_over = 0
         return honest(self)
@@ -54,7 +54,7 @@ UNFAIR: list[Twin] = [
 def forgets_what_happened_while_it_was_processing(patch: pytest.MonkeyPatch) -> None:
     honest = Queue._settle
 
-    def settle(self: Queue[Any], entry: Entry[Any], now_ns: int, wake_ns: int) -> Any:
+    def settle(self: Queue[Any], entry: QueuedKey[Any], now_ns: int, wake_ns: int) -> Any:
         entry.because = None
         return honest(self, entry, now_ns, wake_ns)
 

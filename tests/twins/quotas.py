@@ -7,13 +7,13 @@ import pytest
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds.mainstay import RESERVATION
 from mainstay.api.quota_usage import Amounts, Resource
-from mainstay.api.reservations import Phase, is_active
+from mainstay.api.reservations import ReservationPhase, is_active
 from mainstay.server.placement import eviction, reservations
 from mainstay.server.placement.ledger.charge import Charge
 from mainstay.server.placement.reservations import Expiry, ReservationPoint
 from mainstay.server.quota import recount, resource_quota, zone_quota
 from mainstay.server.quota import tally as quota_tally
-from mainstay.server.quota.tally import Limit, Tally
+from mainstay.server.quota.tally import QuotaLimit, QuotaTally
 from mainstay.server.quota.zone_quota import ZoneTally
 from mainstay.server.request.options import DeleteOptions
 from mainstay.server.storage.commit_points import Intended, TransactionParts
@@ -42,7 +42,7 @@ def counts_what_is_there_later(patch: pytest.MonkeyPatch) -> None:
     """Not as of the revision at which it began to count: what comes in between is counted twice."""
     honest = resource_quota.count
 
-    async def count(store: Store, namespace: str, limit: Limit, at: int) -> Amounts:
+    async def count(store: Store, namespace: str, limit: QuotaLimit, at: int) -> Amounts:
         return await honest(store, namespace, limit, await store.revision())
 
     patch.setattr(resource_quota, "count", count)
@@ -60,7 +60,7 @@ def judges_by_what_it_remembers(patch: pytest.MonkeyPatch) -> None:
 def forgets_what_is_removed(patch: pytest.MonkeyPatch) -> None:
     honest = quota_tally.changed
 
-    def changed(tally: Tally, resource: Resource, new: Object | None, old: Object | None) -> Tally:
+    def changed(tally: QuotaTally, resource: Resource, new: Object | None, old: Object | None) -> QuotaTally:
         return honest(tally, resource, new, None) if new is not None else tally
 
     patch.setattr(resource_quota, "changed", changed)
@@ -69,9 +69,9 @@ def forgets_what_is_removed(patch: pytest.MonkeyPatch) -> None:
 def takes_no_note_while_it_counts(patch: pytest.MonkeyPatch) -> None:
     honest = quota_tally.changed
 
-    def changed(tally: Tally, resource: Resource, new: Object | None, old: Object | None) -> Tally:
+    def changed(tally: QuotaTally, resource: Resource, new: Object | None, old: Object | None) -> QuotaTally:
         after = honest(tally, resource, new, old)
-        return Tally(after.quotas, tally.counting, after.begun)
+        return QuotaTally(after.quotas, tally.counting, after.begun)
 
     patch.setattr(resource_quota, "changed", changed)
 
@@ -95,7 +95,7 @@ def expires_what_it_once_read(patch: pytest.MonkeyPatch) -> None:
         entry = await self._store.get(key)
         if entry is None or not is_active(reservation := read(RESERVATION, entry)):
             return False
-        write = Put(key, stored(reservations.ended(reservation, Phase.EXPIRED)))
+        write = Put(key, stored(reservations.ended(reservation, ReservationPhase.EXPIRED)))
         await self._shared.commit([], [write], [reservations.letting_go(reservation)])
         return True
 
@@ -242,7 +242,7 @@ def writes_what_it_counted_whatever_came_since(patch: pytest.MonkeyPatch) -> Non
 def counts_in_one_look(patch: pytest.MonkeyPatch) -> None:
     """A snapshot, written without a condition and without notes of what came since."""
 
-    async def put_right(store: Store, shared: SharedWrites, namespace: str, name: str, limit: Limit) -> bool:
+    async def put_right(store: Store, shared: SharedWrites, namespace: str, name: str, limit: QuotaLimit) -> bool:
         key = quota_tally.tally_key(namespace)
         base = await resource_quota.count(store, namespace, limit, await store.revision())
         tally = quota_tally.tally_in(await store.get(key))
@@ -257,7 +257,7 @@ def counts_in_one_look(patch: pytest.MonkeyPatch) -> None:
 def counts_if_the_tally_has_not_changed(patch: pytest.MonkeyPatch) -> None:
     """With a condition, but a write that a wrong tally does not notice does not change it."""
 
-    async def put_right(store: Store, shared: SharedWrites, namespace: str, name: str, limit: Limit) -> bool:
+    async def put_right(store: Store, shared: SharedWrites, namespace: str, name: str, limit: QuotaLimit) -> bool:
         key = quota_tally.tally_key(namespace)
         at = await store.revision()
         entry = await store.get(key, at=at)
@@ -274,7 +274,7 @@ def counts_if_the_tally_has_not_changed(patch: pytest.MonkeyPatch) -> None:
 def forgets_its_notes(patch: pytest.MonkeyPatch) -> None:
     honest = resource_quota.counted_by_now
 
-    def counted_by_now(tally: Tally, number: int, base: Limit, limit: Limit) -> Limit | None:
+    def counted_by_now(tally: QuotaTally, number: int, base: QuotaLimit, limit: QuotaLimit) -> QuotaLimit | None:
         return None if honest(tally, number, base, limit) is None else base
 
     patch.setattr(recount, "counted_by_now", counted_by_now)

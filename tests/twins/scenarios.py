@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from mainstay.api import times
-from mainstay.api.errors import ApiError as ServerError
-from mainstay.api.errors import Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import LEASES, NODES
@@ -19,7 +18,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.client.informer import Informer, Subscriber
-from mainstay.client.reflector import Instructions, Reflector, Watch
+from mainstay.client.reflector import Instructions, OpenWatch, Reflector
 from mainstay.env import Clock
 from mainstay.loop.act import OwnWrite
 from mainstay.loop.controller import Reads
@@ -72,7 +71,7 @@ def goes_on_one_change_too_late(patch: pytest.MonkeyPatch) -> None:
 
     def resume(self: Reflector) -> Instructions:
         honest(self)
-        return (Watch(self.revision + 1),)
+        return (OpenWatch(self.revision + 1),)
 
     patch.setattr(Reflector, "_resume", resume)
 
@@ -208,7 +207,7 @@ def says_how_far_it_is_itself(patch: pytest.MonkeyPatch) -> None:
 
 def tells_a_repeat_that_the_name_is_taken(patch: pytest.MonkeyPatch) -> None:
     def outcome_in(self: Operation, entry: Any) -> Any:
-        raise ServerError(409, Reason.ALREADY_EXISTS, "it is there already")
+        raise StatusError(409, StatusReason.ALREADY_EXISTS, "it is there already")
 
     patch.setattr(Operation, "outcome_in", outcome_in)
 

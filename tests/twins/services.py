@@ -12,8 +12,8 @@ from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import ENDPOINT_SLICES
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.progress import Error, Limit, Progress, ProgressVerdict
-from mainstay.client.entry import Change, Entry
+from mainstay.api.progress import Error, Progress, ProgressLimit, ProgressVerdict
+from mainstay.client.entry import CachedObject, Change
 from mainstay.controllers.endpoints import selectors, slices
 from mainstay.controllers.endpoints.packing import _Packer
 from mainstay.controllers.endpoints.routes import Endpoint, Group
@@ -64,7 +64,7 @@ def looks_at_addresses_only(patch: pytest.MonkeyPatch) -> None:
     """And not at whether a pod is ready."""
     honest = selectors._routed
 
-    def routed(entry: Entry | None) -> tuple[Any, list[Any]]:
+    def routed(entry: CachedObject | None) -> tuple[Any, list[Any]]:
         labels, facts = honest(entry)
         return labels, facts[:-1]
 
@@ -121,7 +121,7 @@ def says_when_it_last_looked_at_an_error(patch: pytest.MonkeyPatch) -> None:
     """Two of these keep each other awake."""
 
     def last_error(
-        limit: Limit | None, verdict: ProgressVerdict, before: Progress | None, now: datetime
+        limit: ProgressLimit | None, verdict: ProgressVerdict, before: Progress | None, now: datetime
     ) -> Error | None:
         return Error("Looked", at=times.format_time(now))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import pytest
 
 from mainstay.client.cache import Cache
-from mainstay.client.entry import Change, Entry
+from mainstay.client.entry import CachedObject, Change
 from mainstay.scenarios.cache_follows import CacheFollows
 from mainstay.server.storage import write_context
 from mainstay.server.watch.feed import Window
@@ -27,7 +27,9 @@ def forgets_deletes_when_a_watch_resumes(patch: pytest.MonkeyPatch) -> None:
 def keeps_what_a_new_list_lacks(patch: pytest.MonkeyPatch) -> None:
     honest = Cache.replace
 
-    def replace(self: Cache, entries: Iterable[Entry], revision: int, *, is_rewind: bool = False) -> Sequence[Change]:
+    def replace(
+        self: Cache, entries: Iterable[CachedObject], revision: int, *, is_rewind: bool = False
+    ) -> Sequence[Change]:
         listed = {entry.key: entry for entry in entries}
         kept = [entry for entry in self.entries() if entry.key not in listed]
         return honest(self, [*listed.values(), *kept], revision, is_rewind=is_rewind)

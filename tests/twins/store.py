@@ -12,7 +12,7 @@ from mainstay.store.disk_log import DiskLog
 from mainstay.store.errors import StorageFull
 from mainstay.store.holds import Holds
 from mainstay.store.index import Index
-from mainstay.store.interface import Committed, Refused
+from mainstay.store.interface import Committed, TransactionRefused
 from mainstay.store.local import LocalStore
 from mainstay.store.log import Row
 
@@ -47,11 +47,11 @@ def shows_writes_before_they_are_durable(patch: pytest.MonkeyPatch) -> None:
 def refuses_with_what_is_only_staged(patch: pytest.MonkeyPatch) -> None:
     honest = LocalStore.commit
 
-    async def commit(self: LocalStore, checks: Any, writes: Any) -> Committed | Refused:
+    async def commit(self: LocalStore, checks: Any, writes: Any) -> Committed | TransactionRefused:
         found = {
             check.key: entry for check in checks if local._revision(entry := self._newest(check.key)) != check.revision
         }
-        return Refused(found) if found else await honest(self, checks, writes)
+        return TransactionRefused(found) if found else await honest(self, checks, writes)
 
     patch.setattr(LocalStore, "commit", commit)
 

@@ -24,7 +24,7 @@ from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue
 from mainstay.scheduler.reasons import Cure
 from mainstay.server.placement import eviction, reservations
 from mainstay.server.quota import resource_quota
-from mainstay.server.quota.tally import Tally
+from mainstay.server.quota.tally import QuotaTally
 from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
 from mainstay.server.storage.keyspace import build_key
 from mainstay.server.storage.stored import Written
@@ -54,7 +54,7 @@ def asks_no_budget(patch: pytest.MonkeyPatch) -> None:
 def counts_and_never_refuses(patch: pytest.MonkeyPatch) -> None:
     """What is used of a quota is right, and means nothing."""
 
-    def require_allowed(tally: Tally, intended: Intended) -> None:
+    def require_allowed(tally: QuotaTally, intended: Intended) -> None:
         pass
 
     patch.setattr(resource_quota, "_require_allowed", require_allowed)

@@ -33,7 +33,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
 from mainstay.client.cache import Cache
 from mainstay.client.client import Client
-from mainstay.client.entry import Change, Entry
+from mainstay.client.entry import CachedObject, Change
 from mainstay.client.errors import ApiError
 from mainstay.client.indexes import NODE
 from mainstay.env import Env, tasks
@@ -103,8 +103,8 @@ class Pods:
         self._node.lease_came = self._lease_came
         try:
             self._find_strays()
-            known: list[Entry] = []
-            new: list[Entry] = []
+            known: list[CachedObject] = []
+            new: list[CachedObject] = []
             for entry in self._entries():
                 (known if self._remember(entry) else new).append(entry)
             for entry in (*known, *new):  # Who was taken on before keeps its room, even if nothing of it runs yet.
@@ -128,7 +128,7 @@ class Pods:
             if worker is not None:
                 worker.wake()
 
-    def seen(self, entry: Entry) -> None:
+    def seen(self, entry: CachedObject) -> None:
         worker = self._workers.get(entry.uid)
         if worker is not None:
             worker.cached(entry)
@@ -154,7 +154,7 @@ class Pods:
 
     # Taking turns.
 
-    def _remember(self, entry: Entry) -> bool:
+    def _remember(self, entry: CachedObject) -> bool:
         """Keep the address that a pod has. Returns whether an earlier incarnation has admitted it."""
         pod = entry.object()
         self._runner.recover(pod)
@@ -220,7 +220,7 @@ class Pods:
         if not self._strays:
             self._strays_gone.set()
 
-    def _entries(self) -> list[Entry]:
+    def _entries(self) -> list[CachedObject]:
         found = [self._cache.entry(key) for key in self._cache.by(NODE.name, self._settings.name)]
         return [entry for entry in found if entry is not None]
 

@@ -12,7 +12,7 @@ controller).
 from collections.abc import Iterable
 from typing import Final
 
-from mainstay.agent.pod.facts import Refused
+from mainstay.agent.pod.facts import PodRefused
 from mainstay.api.kind import Object
 from mainstay.api.node_terms import requirements_of
 from mainstay.api.pod_resources import (
@@ -33,20 +33,20 @@ _ALWAYS_KNOWN: Final = (PODS, CPU, MEMORY, EPHEMERAL_STORAGE)
 _OS: Final = "linux"
 
 
-def admit(pod: Object, others: Iterable[Object], node: Object) -> Refused | None:
+def admit(pod: Object, others: Iterable[Object], node: Object) -> PodRefused | None:
     """None: it may run. `others` are the pods that run here, or are about to, without this one."""
     present = [each for each in others if not is_over(each)]
     return _wrong_system(pod) or _no_room(pod, present, node) or _unsuitable(pod, node) or _port_taken(pod, present)
 
 
-def _wrong_system(pod: Object) -> Refused | None:
+def _wrong_system(pod: Object) -> PodRefused | None:
     wanted = (pod["spec"].get("os") or {}).get("name")
     if wanted in (None, "", _OS):
         return None
-    return Refused("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+    return PodRefused("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
 
 
-def _no_room(pod: Object, present: list[Object], node: Object) -> Refused | None:
+def _no_room(pod: Object, present: list[Object], node: Object) -> PodRefused | None:
     needed, capacity = requests_of(pod), allocatable_of(node)
     charges = [requests_of(each) for each in present]
     extended = sorted(resource for resource in needed if resource not in _ALWAYS_KNOWN and resource in capacity)
@@ -59,11 +59,11 @@ def _no_room(pod: Object, present: list[Object], node: Object) -> Refused | None
             message = (
                 f"Node didn't have enough resource: {resource}, requested: {wanted}, used: {used}, capacity: {has}"
             )
-            return Refused(f"OutOf{resource}", message)
+            return PodRefused(f"OutOf{resource}", message)
     return None
 
 
-def _unsuitable(pod: Object, node: Object) -> Refused | None:
+def _unsuitable(pod: Object, node: Object) -> PodRefused | None:
     name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
     if not requirements_of(pod["spec"]).matches(name, labels):
         return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
@@ -74,12 +74,12 @@ def _unsuitable(pod: Object, node: Object) -> Refused | None:
     return None
 
 
-def _port_taken(pod: Object, present: list[Object]) -> Refused | None:
+def _port_taken(pod: Object, present: list[Object]) -> PodRefused | None:
     taken = [port for each in present for port in host_ports_of(each)]
     if any(conflicts(one, other) for one in host_ports_of(pod) for other in taken):
         return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
     return None
 
 
-def _predicate(name: str, why: str) -> Refused:
-    return Refused(name, f"Predicate {name} failed: {why}")
+def _predicate(name: str, why: str) -> PodRefused:
+    return PodRefused(name, f"Predicate {name} failed: {why}")

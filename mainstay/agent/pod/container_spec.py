@@ -2,7 +2,8 @@
 
 The last step before a container is begun. Its environment is known by then (environment.py) and its pod's directories
 are there (`Runner.place`); here come the command with its references replaced, who it runs as, what is mounted where
-and how much it may use. A container that cannot be run as it asks is `Waiting`, with the kubelet's reason and words.
+and how much it may use. A container that cannot be run as it asks is `ContainerWaiting`, with the kubelet's reason and
+words.
 
 Pure, and called again for each attempt: the same arguments give the same spec.
 """
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from mainstay.agent.pod.downward import Surroundings
 from mainstay.agent.pod.environment import CONFIG_ERROR, Environment, empty_in, expanded
-from mainstay.agent.pod.facts import Waiting
+from mainstay.agent.pod.facts import ContainerWaiting
 from mainstay.agent.pod.volumes import has_content
 from mainstay.agent.runner import ContainerId, ContainerSpec, Mount, PodPlace
 from mainstay.api.annotations import AT_MOST_ONE
@@ -26,21 +27,21 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 def build_container_spec(
     pod: Object, container: Object, attempt: int, place: PodPlace, env: Environment, facts: Surroundings
-) -> ContainerSpec | Waiting:
+) -> ContainerSpec | ContainerWaiting:
     """What a runner is to run for a container of a pod, the how-manieth time."""
     metadata, spec = pod["metadata"], pod["spec"]
     of_pod: Mapping[str, Any] = spec.get("securityContext") or _NOTHING
     security = {**of_pod, **_said(container.get("securityContext") or _NOTHING)}
     command = tuple(expanded(word, env.variables) for word in _build_command(container))
     if not container.get("command") and not facts.has_images:
-        return Waiting(COMMAND_REQUIRED, _command_required(spec, container))
+        return ContainerWaiting(COMMAND_REQUIRED, _command_required(spec, container))
     user = security.get("runAsUser")
     if security.get("runAsNonRoot") and (facts.user if user is None else user) == 0:
-        return Waiting(CONFIG_ERROR, _root_refused(pod, container, user))
+        return ContainerWaiting(CONFIG_ERROR, _root_refused(pod, container, user))
     mounts = []
     for said in container.get("volumeMounts") or ():
         mount = _build_mount(said, spec, place, env)
-        if isinstance(mount, Waiting):
+        if isinstance(mount, ContainerWaiting):
             return mount
         mounts.append(mount)
     resources = container.get("resources") or _NOTHING
@@ -87,21 +88,23 @@ def _build_groups(of_pod: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _build_mount(
     said: Mapping[str, Any], spec: Mapping[str, Any], place: PodPlace, env: Environment
-) -> Mount | Waiting:
+) -> Mount | ContainerWaiting:
     name = said["name"]
     source = place.volumes.get(name)
     if source is None:
-        return Waiting(CONFIG_ERROR, f'cannot find volume "{name}" to mount into the container')
+        return ContainerWaiting(CONFIG_ERROR, f'cannot find volume "{name}" to mount into the container')
     below = said.get("subPath") or ""
     if said.get("subPathExpr"):
         # A directory that is called after nothing would be that of all who forgot to say.
         if unknown := empty_in(said["subPathExpr"], env.variables):
-            return Waiting(CONFIG_ERROR, f"missing value for {', '.join(unknown)}")
+            return ContainerWaiting(CONFIG_ERROR, f"missing value for {', '.join(unknown)}")
         below = expanded(said["subPathExpr"], env.variables)
     if below.startswith("/"):
-        return Waiting(CONFIG_ERROR, f'error SubPath `{below}` of volume "{name}" must not be an absolute path')
+        return ContainerWaiting(
+            CONFIG_ERROR, f'error SubPath `{below}` of volume "{name}" must not be an absolute path'
+        )
     if ".." in below.split("/"):
-        return Waiting(CONFIG_ERROR, f"unable to provision SubPath `{below}`: must not contain '..'")
+        return ContainerWaiting(CONFIG_ERROR, f"unable to provision SubPath `{below}`: must not contain '..'")
     volume = next((each for each in spec.get("volumes") or () if each["name"] == name), _NOTHING)
     return Mount(
         source=posixpath.normpath(posixpath.join(source, below)) if below else source,

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from mainstay.agent.pod.attempts import Container, Role, render_id
-from mainstay.agent.pod.facts import HookDone, HookFailed, PodFacts, Waiting
+from mainstay.agent.pod.facts import ContainerWaiting, HookDone, HookFailed, PodFacts
 from mainstay.agent.pod.restarts import latest_verdicts, restarts
 from mainstay.agent.runner import Exited, Running, Starting
 from mainstay.api import times
@@ -22,7 +22,7 @@ HOOK_FAILED: Final = "PostStartHookError"
 
 
 def container_status(
-    container: Container, facts: PodFacts, holds: Mapping[str, Waiting], *, has_init: bool, is_over: bool
+    container: Container, facts: PodFacts, holds: Mapping[str, ContainerWaiting], *, has_init: bool, is_over: bool
 ) -> Object:
     """`holds` says what keeps containers from being started. `has_init`: the pod has init containers."""
     hold = None if is_over else holds.get(container.name)

@@ -14,7 +14,7 @@ from mainstay.agent.runner import ContainerId, State
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class ContainerWaiting:
     """Why a container could not be begun when that was tried last."""
 
     reason: str
@@ -65,7 +65,7 @@ HookState = HookRunning | HookDone | HookFailed
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class PodRefused:
     """The node does not take a pod that was bound to it."""
 
     reason: str
@@ -86,8 +86,8 @@ class PodFacts:
     """From the runner, in order."""
     is_placed: bool = False
     """Its volumes are there."""
-    refused: Refused | None = None
-    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    refused: PodRefused | None = None
+    waiting: Mapping[str, ContainerWaiting] = field(default_factory=dict)
     """By the container's name. Gone as soon as a try succeeds."""
     probes: Mapping[ContainerId, ProbeVerdicts] = field(default_factory=dict)
     hooks: Mapping[ContainerId, HookState] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from mainstay.agent.pod import restarts
 from mainstay.agent.pod.attempts import Attempt, Container, Containers, Role, build_containers
 from mainstay.agent.pod.conditions import READY, is_true
 from mainstay.agent.pod.container_status import is_hook_through, is_started
-from mainstay.agent.pod.facts import FailedProbe, HookFailed, HookRunning, PodFacts, Waiting
+from mainstay.agent.pod.facts import ContainerWaiting, FailedProbe, HookFailed, HookRunning, PodFacts
 from mainstay.agent.pod.plan import (
     End,
     EndReason,
@@ -50,7 +50,7 @@ GRACE_MIN: Final = timedelta(seconds=2)
 GRACE_S: Final = 30  # As the API has it by default.
 
 CRASH_LOOP: Final = "CrashLoopBackOff"
-NO_LEASE: Final = Waiting(
+NO_LEASE: Final = ContainerWaiting(
     "LeaseNotHeld", "the node does not hold its lease: a pod that asks for at-most-one is not started without"
 )
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -83,7 +83,7 @@ class _Starting:
     """Which containers are begun now, and what keeps others from it."""
 
     starts: list[StartContainer] = field(default_factory=list)
-    holds: dict[str, Waiting] = field(default_factory=dict)
+    holds: dict[str, ContainerWaiting] = field(default_factory=dict)
     wants_place: bool = False
 
 
@@ -301,14 +301,14 @@ def _has_hook_ahead(container: Container, facts: PodFacts) -> bool:
     return isinstance(state, HookRunning) or (state is None and not is_hook_through(container, facts))
 
 
-def _hold(pod: Object, container: Container, facts: PodFacts, moments: _Moments) -> Waiting | None:
+def _hold(pod: Object, container: Container, facts: PodFacts, moments: _Moments) -> ContainerWaiting | None:
     """What keeps a container from being started, though it is its turn."""
     backoff = restarts.backoff(container)
     if backoff is not None and not backoff.is_over(moments.now):
         moments.add(backoff.until)
         metadata = pod["metadata"]
         which = f"container={container.name} pod={metadata['name']}_{metadata.get('namespace')}({metadata['uid']})"
-        return Waiting(CRASH_LOOP, f"back-off {restarts.in_words(backoff.delay)} restarting failed {which}")
+        return ContainerWaiting(CRASH_LOOP, f"back-off {restarts.in_words(backoff.delay)} restarting failed {which}")
     if not facts.is_lease_held and is_at_most_one(pod):
         return NO_LEASE
     waiting = facts.waiting.get(container.name)

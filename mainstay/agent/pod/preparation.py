@@ -15,7 +15,7 @@ from mainstay.agent.node.node import Node
 from mainstay.agent.pod.container_spec import build_container_spec
 from mainstay.agent.pod.downward import Surroundings
 from mainstay.agent.pod.environment import Missing, Sources, build_environment, find_needs
-from mainstay.agent.pod.facts import Waiting
+from mainstay.agent.pod.facts import ContainerWaiting
 from mainstay.agent.pod.volumes import has_content, plan_volumes, wants_token
 from mainstay.agent.runner import CannotRun, ContainerId, ContainerSpec, PodPlace, Runner
 from mainstay.agent.settings import AgentSettings
@@ -60,7 +60,7 @@ class Preparing:
         """Whether its volumes have to be looked at again now and then."""
         return not self._settings.is_pretend and any(map(has_content, (pod.get("spec") or {}).get("volumes") or ()))
 
-    async def place(self, pod: Object, address: str) -> PodPlace | Waiting:
+    async def place(self, pod: Object, address: str) -> PodPlace | ContainerWaiting:
         """Make its volumes, or bring them up to date."""
         metadata = pod["metadata"]
         try:
@@ -78,7 +78,7 @@ class Preparing:
 
     async def container_spec(
         self, pod: Object, container: Object, attempt: int, place: PodPlace, address: str
-    ) -> ContainerSpec | Waiting:
+    ) -> ContainerSpec | ContainerWaiting:
         """What is to be run for a container."""
         if self._settings.is_pretend:
             return _pretended(pod, container, attempt, address)
@@ -91,7 +91,7 @@ class Preparing:
         if isinstance(env, Missing):
             return self._waiting(env.reason, env.message)
         found = build_container_spec(pod, container, attempt, place, env, surroundings)
-        if isinstance(found, Waiting) and found.reason == "CreateContainerConfigError":
+        if isinstance(found, ContainerWaiting) and found.reason == "CreateContainerConfigError":
             return self._waiting(found.reason, found.message)  # What it refers to may come to be.
         return found
 
@@ -147,8 +147,8 @@ class Preparing:
         self._tokens[uid] = _Token(text, now_ns + int(seconds * _TOKEN_USED * 1e9))
         return text
 
-    def _waiting(self, reason: str, message: str) -> Waiting:
-        return Waiting(reason, message, self._clock.wall() + TRY_AGAIN_AFTER)
+    def _waiting(self, reason: str, message: str) -> ContainerWaiting:
+        return ContainerWaiting(reason, message, self._clock.wall() + TRY_AGAIN_AFTER)
 
 
 def _pretended(pod: Object, container: Object, attempt: int, address: str) -> ContainerSpec:

@@ -12,16 +12,16 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from mainstay.agent.pod.facts import Refused
+from mainstay.agent.pod.facts import PodRefused
 from mainstay.agent.pod.plan import End, PodPlan, RemovePod, RunHook, StartContainer
 from mainstay.api.kind import Object
 from mainstay.client.call import NOTHING_SAID, WriteOptions
 from mainstay.env import Chance
 from mainstay.journal.record import (
-    Condition,
     Ending,
     LookedAt,
     Outcome,
+    RecordedCondition,
     Subject,
     ViewPart,
     WhyNot,
@@ -37,7 +37,7 @@ _NO_NEWS: Final = ("", "ContainerCreating", "PodInitializing")  # What every con
 _BACK_OFF: Final = "CrashLoopBackOff"
 
 
-class Reason(StrEnum):
+class PodReason(StrEnum):
     """What was decided, where neither an end, a refusal nor a container's own reason says it. Only add."""
 
     STARTING = "Starting"
@@ -58,10 +58,10 @@ class PodDecisionSummary:
 
     outcome: Outcome
     steps: tuple[str, ...] = ()
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[RecordedCondition, ...] = ()
 
 
-def told_of(plan: PodPlan, refused: Refused | None) -> PodDecisionSummary | None:
+def told_of(plan: PodPlan, refused: PodRefused | None) -> PodDecisionSummary | None:
     """What a plan changes, in words. None: nothing that is worth it."""
     steps = tuple(text for text in map(_step, plan.steps) if text)
     outcome = _outcome(plan, refused)
@@ -123,11 +123,11 @@ def write_for(decision: str, pod: Object) -> WriteOptions:
 
 def gone() -> PodDecisionSummary:
     return PodDecisionSummary(
-        Outcome(Ending.DONE, Reason.GONE, "the API server does not have the pod; ending its containers")
+        Outcome(Ending.DONE, PodReason.GONE, "the API server does not have the pod; ending its containers")
     )
 
 
-def _outcome(plan: PodPlan, refused: Refused | None) -> Outcome | None:
+def _outcome(plan: PodPlan, refused: PodRefused | None) -> Outcome | None:
     status = plan.status
     if refused is not None:
         return Outcome(Ending.REFUSED, refused.reason, refused.message)
@@ -136,7 +136,7 @@ def _outcome(plan: PodPlan, refused: Refused | None) -> Outcome | None:
         names = ", ".join(dict.fromkeys(step.id.name for step in ends))
         return Outcome(Ending.DONE, str(ends[0].why), f"ends {names}")
     if any(isinstance(step, RemovePod) for step in plan.steps):
-        return Outcome(Ending.DONE, Reason.REMOVING)
+        return Outcome(Ending.DONE, PodReason.REMOVING)
     for name, reason, message in _waiting(status):
         if reason == _BACK_OFF:
             wake_at = micros(plan.wake_at) if plan.wake_at is not None else 0
@@ -146,14 +146,14 @@ def _outcome(plan: PodPlan, refused: Refused | None) -> Outcome | None:
     if starts:
         is_again = any(step.attempt for step in starts)
         names = ", ".join(step.name for step in starts)
-        return Outcome(Ending.DONE, Reason.RESTARTING if is_again else Reason.STARTING, f"starts {names}")
+        return Outcome(Ending.DONE, PodReason.RESTARTING if is_again else PodReason.STARTING, f"starts {names}")
     if status.get("phase") in _TERMINAL:
-        word = Reason.SUCCEEDED if status["phase"] == "Succeeded" else Reason.FAILED
+        word = PodReason.SUCCEEDED if status["phase"] == "Succeeded" else PodReason.FAILED
         return Outcome(Ending.DONE, status.get("reason") or word, status.get("message") or "")
     for ready in _ready(status):
         is_ready = ready.status == "True"
         if is_ready or status.get("phase") == "Running":
-            return Outcome(Ending.DONE, Reason.READY if is_ready else Reason.NOT_READY, ready.message)
+            return Outcome(Ending.DONE, PodReason.READY if is_ready else PodReason.NOT_READY, ready.message)
     return None
 
 
@@ -195,9 +195,9 @@ def _containers(status: Object) -> list[str]:
     return said
 
 
-def _ready(status: Object) -> tuple[Condition, ...]:
+def _ready(status: Object) -> tuple[RecordedCondition, ...]:
     return tuple(
-        Condition("Ready", each["status"], each.get("reason") or "", each.get("message") or "")
+        RecordedCondition("Ready", each["status"], each.get("reason") or "", each.get("message") or "")
         for each in status.get("conditions") or ()
         if each["type"] == "Ready"
     )

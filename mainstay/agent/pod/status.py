@@ -15,7 +15,7 @@ from typing import Any, Final
 from mainstay.agent.pod.attempts import Container, Containers, Role
 from mainstay.agent.pod.conditions import CAN_START, build_conditions, has_started, is_true
 from mainstay.agent.pod.container_status import container_status
-from mainstay.agent.pod.facts import PodFacts, Waiting
+from mainstay.agent.pod.facts import ContainerWaiting, PodFacts
 from mainstay.agent.pod.restarts import latest_verdicts, restarts
 from mainstay.api import times
 from mainstay.api.kind import Object
@@ -44,7 +44,7 @@ def build_status(
     facts: PodFacts,
     containers: Containers,
     *,
-    holds: Mapping[str, Waiting],
+    holds: Mapping[str, ContainerWaiting],
     over: PodVerdict | None,
     now: datetime,
 ) -> Object:

@@ -25,7 +25,7 @@ from typing import Any, Final, assert_never
 from mainstay.agent.node.addresses import Addresses
 from mainstay.agent.node.node import Node
 from mainstay.agent.pod.events import Events
-from mainstay.agent.pod.facts import HookRunning, HookState, PodFacts, ProbeVerdicts, Refused, Waiting
+from mainstay.agent.pod.facts import ContainerWaiting, HookRunning, HookState, PodFacts, PodRefused, ProbeVerdicts
 from mainstay.agent.pod.handlers import HandlerTarget
 from mainstay.agent.pod.hooks import after_start, before_end
 from mainstay.agent.pod.lifecycle import decide
@@ -42,7 +42,7 @@ from mainstay.api.kind_names import PODS
 from mainstay.api.pod_resources import is_over
 from mainstay.client.cache import Cache
 from mainstay.client.client import Client
-from mainstay.client.entry import Entry
+from mainstay.client.entry import CachedObject
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.env import Clock, tasks
 from mainstay.env.invariants import broken
@@ -78,10 +78,10 @@ class Home:
 class PodWorker:
     """One pod, told by its uid."""
 
-    def __init__(self, entry: Entry, home: Home) -> None:
+    def __init__(self, entry: CachedObject, home: Home) -> None:
         self.key = entry.key
         self.uid = entry.uid
-        self.refused: Refused | None = None
+        self.refused: PodRefused | None = None
         self.is_admitted = False
         self.is_removed = False
         """By us, in the end. Others remove by force, and the server may not know whether it has ended."""
@@ -107,7 +107,7 @@ class PodWorker:
         self._place: PodPlace | None = None
         self._place_at_ns = 0
         self._refresh_at_ns = 0
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, ContainerWaiting] = {}
         self._hooks: dict[ContainerId, HookState] = {}
         self._probing: dict[ContainerId, Probing] = {}
         self._verdicts: dict[ContainerId, ProbeVerdicts] = {}
@@ -122,7 +122,7 @@ class PodWorker:
         """Something has changed: look again."""
         self._wake.set()
 
-    def cached(self, entry: Entry) -> None:
+    def cached(self, entry: CachedObject) -> None:
         """The cache has it like this. What we know already, from our own write for instance, is no news."""
         if entry.revision > self._revision:
             self._wake.set()
@@ -342,7 +342,7 @@ class PodWorker:
         if now_ns < self._place_at_ns:
             return timedelta(microseconds=(self._place_at_ns - now_ns) // 1000 + 1)
         found = await home.preparing.place(self._pod, self._address)
-        if isinstance(found, Waiting):
+        if isinstance(found, ContainerWaiting):
             self._place_at_ns = home.clock.monotonic_ns() + _nanoseconds(TRY_AGAIN_AFTER)
             for container in _containers(self._pod):
                 self._waits(container["name"], found)
@@ -361,7 +361,7 @@ class PodWorker:
         if self._place is None or container is None:
             return None
         spec = await home.preparing.container_spec(self._pod, container, step.attempt, self._place, self._address)
-        if isinstance(spec, Waiting):
+        if isinstance(spec, ContainerWaiting):
             self._waits(step.name, spec)
             return None
         if not self._may_start:
@@ -382,7 +382,7 @@ class PodWorker:
         try:
             await home.runner.run(spec)
         except CannotRun as error:
-            self._waits(step.name, Waiting(error.reason, str(error), home.clock.wall() + TRY_AGAIN_AFTER))
+            self._waits(step.name, ContainerWaiting(error.reason, str(error), home.clock.wall() + TRY_AGAIN_AFTER))
             return None
         finally:
             self._is_starting = False
@@ -391,7 +391,7 @@ class PodWorker:
             self.wake()
         return None
 
-    def _waits(self, name: str, why: Waiting) -> None:
+    def _waits(self, name: str, why: ContainerWaiting) -> None:
         before = self._waiting.get(name)
         self._waiting[name] = why
         if before is None or (before.reason, before.message) != (why.reason, why.message):
@@ -404,7 +404,7 @@ class PodWorker:
         if now_ns >= self._refresh_at_ns:
             self._refresh_at_ns = now_ns + _nanoseconds(REFRESH_EVERY)
             found = await home.preparing.place(self._pod, self._address)
-            if isinstance(found, Waiting):
+            if isinstance(found, ContainerWaiting):
                 home.events.warning(self._pod, "FailedMount", f"failed to update volumes: {found.message}")
         return timedelta(microseconds=(self._refresh_at_ns - now_ns) // 1000 + 1)
 

@@ -17,7 +17,7 @@ from typing import Final
 from mainstay.agent.runner import Exited, LogLine, LogQuery, NoSuchContainer
 from mainstay.agent.serve.pod_request import PodRequest
 from mainstay.api import times
-from mainstay.api.errors import ApiError, bad_request
+from mainstay.api.errors import StatusError, bad_request
 from mainstay.env import tasks
 from mainstay.http.messages import Answer, StreamResponse
 from mainstay.http.streams import Stream, while_open
@@ -64,7 +64,7 @@ async def answer(asked: PodRequest) -> Answer:
 
 
 def _parse_query(asked: PodRequest) -> LogQuery:
-    """What to ask the runner for. Raises `ApiError` (400) if there is nothing to be had, as Kubernetes does."""
+    """What to ask the runner for. Raises `StatusError` (400) if there is nothing to be had, as Kubernetes does."""
     attempts = asked.attempts()
     if not attempts:
         if asked.flag("previous"):
@@ -94,13 +94,13 @@ def _since(asked: PodRequest) -> datetime | None:
     return times.parse_time(moment) if moment else None
 
 
-def _no_log(asked: PodRequest, query: LogQuery) -> ApiError:
+def _no_log(asked: PodRequest, query: LogQuery) -> StatusError:
     if query.is_previous:
         return _no_previous(asked)
     return bad_request(f'container "{asked.container}" in pod "{asked.name}" is not available')
 
 
-def _no_previous(asked: PodRequest) -> ApiError:
+def _no_previous(asked: PodRequest) -> StatusError:
     return bad_request(f'previous terminated container "{asked.container}" in pod "{asked.name}" not found')
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from mainstay.agent.runner import ContainerId, Exited, Runner, Running, Starting, State
-from mainstay.api.errors import ApiError, bad_request
+from mainstay.api.errors import StatusError, bad_request
 from mainstay.api.kind import Object
 from mainstay.env import Clock
 from mainstay.http.messages import Request
@@ -51,7 +51,7 @@ class PodRequest:
     def chosen_protocol(self, known: tuple[str, ...], *, is_needed: bool = True, instead: str = "") -> str | None:
         """The first of the protocols offered that is known here. None if none is offered and none is needed.
 
-        Raises `ApiError` (400), with words on what can be done instead.
+        Raises `StatusError` (400), with words on what can be done instead.
         """
         if not self.is_websocket:
             # kubectl tries this when what it tried first was refused, and then shows this answer.
@@ -81,7 +81,7 @@ class PodRequest:
         return {}
 
     def running(self) -> ContainerId:
-        """The attempt that runs. Raises `ApiError` (400) if none does."""
+        """The attempt that runs. Raises `StatusError` (400) if none does."""
         attempts = self.attempts()
         if attempts:
             last = max(attempts)
@@ -97,7 +97,7 @@ class PodRequest:
             raise self._not_running(why)
         raise self._not_running(f"it is waiting to start: {self.waits_for()}")
 
-    def _not_running(self, why: str) -> ApiError:
+    def _not_running(self, why: str) -> StatusError:
         return bad_request(f'container "{self.container}" in pod "{self.name}" is not running: {why}')
 
     def waits_for(self) -> str:

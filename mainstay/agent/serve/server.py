@@ -26,7 +26,7 @@ from mainstay.agent.runner import Runner, Usage
 from mainstay.agent.serve import logs, ports, sessions
 from mainstay.agent.serve.pod_request import PodRequest
 from mainstay.api import times
-from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.api.kind import Object
 from mainstay.env import Env
 from mainstay.env.invariants import find_broken
@@ -104,12 +104,12 @@ class AgentServing:
             return Response(200, b"ok", "text/plain") if bug is None else Response(503, bug.rule.encode(), "text/plain")
         self._require_known(request)
         if not self._nodes:
-            raise ApiError(503, Reason.SERVICE_UNAVAILABLE, "the agent is starting")
+            raise StatusError(503, StatusReason.SERVICE_UNAVAILABLE, "the agent is starting")
         _, part, *rest = request.path.split("/")
         if part == "usage" and not rest:
             return self._usage()
         if part not in _PARTS or len(rest) != (2 if part == "portforward" else 3) or not all(rest):
-            raise ApiError(404, Reason.NOT_FOUND, "page not found", {})
+            raise StatusError(404, StatusReason.NOT_FOUND, "page not found", {})
         return _PARTS[part](self._asked(request, *rest))
 
     def _require_known(self, request: Request) -> None:
@@ -117,7 +117,7 @@ class AgentServing:
             return
         certificate = request.peer.certificate
         if certificate is None:
-            raise ApiError(401, Reason.UNAUTHORIZED, "client certificate required")
+            raise StatusError(401, StatusReason.UNAUTHORIZED, "client certificate required")
         groups = {
             value
             for attributes in certificate.get("subject", ())
@@ -125,14 +125,14 @@ class AgentServing:
             if attribute == "organizationName"
         }
         if not groups & ASKING:
-            raise ApiError(403, Reason.FORBIDDEN, "only API servers may use this address")
+            raise StatusError(403, StatusReason.FORBIDDEN, "only API servers may use this address")
 
     def _asked(self, request: Request, namespace: str, name: str, container: str = "") -> PodRequest:
         query = parse_qs(request.query, keep_blank_values=True)
         node = query.get("node", [next(iter(self._nodes))])[0]
         if node not in self._nodes:
             text = f'node "{node}" is not served by this agent'
-            raise ApiError(404, Reason.NOT_FOUND, text, {"name": node, "kind": "nodes"})
+            raise StatusError(404, StatusReason.NOT_FOUND, text, {"name": node, "kind": "nodes"})
         lookup, runner = self._nodes[node]
         pod = lookup.find(namespace, name)
         if pod is None:
@@ -140,7 +140,7 @@ class AgentServing:
             raise bad_request(f'{what}: pod not known to the agent of node "{node}"')
         if query.get("uid", [pod["metadata"]["uid"]])[0] != pod["metadata"]["uid"]:
             text = f'the agent of node "{node}" has another pod named "{name}" (other uid)'
-            raise ApiError(409, Reason.CONFLICT, text, {"name": name, "kind": "pods"})
+            raise StatusError(409, StatusReason.CONFLICT, text, {"name": name, "kind": "pods"})
         return PodRequest(request, query, pod, container, runner, self._clock)
 
     async def _usage(self) -> Response:

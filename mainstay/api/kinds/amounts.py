@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mainstay.api.errors import Cause, invalid_value, required
+from mainstay.api.errors import StatusCause, invalid_value, required
 from mainstay.api.kind import Object
 from mainstay.api.kinds.checks import NOT_NEGATIVE, check_qualified
 from mainstay.api.quantity import NANO, parse
@@ -10,7 +10,7 @@ from mainstay.api.quantity import NANO, parse
 _STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
-def check_amount(value: Any, path: str, causes: list[Cause]) -> int:
+def check_amount(value: Any, path: str, causes: list[StatusCause]) -> int:
     """An amount that is not negative, in billionths. 0 if it cannot be read, which is then among the causes."""
     try:
         nano = parse(value).nano
@@ -22,13 +22,13 @@ def check_amount(value: Any, path: str, causes: list[Cause]) -> int:
     return nano
 
 
-def check_amounts(amounts: Object, path: str, causes: list[Cause]) -> None:
+def check_amounts(amounts: Object, path: str, causes: list[StatusCause]) -> None:
     """A plain map of amounts, as of a node or a quota."""
     for name, value in amounts.items():
         check_amount(value, f"{path}[{name}]", causes)
 
 
-def check_resources(resources: Object, path: str, causes: list[Cause]) -> None:
+def check_resources(resources: Object, path: str, causes: list[StatusCause]) -> None:
     """Requests and limits of a container, or of a pod."""
     limits = resources.get("limits") or {}
     requests = resources.get("requests") or {}
@@ -52,7 +52,7 @@ def check_resources(resources: Object, path: str, causes: list[Cause]) -> None:
             causes.append(required(f"{path}.claims[{number}]"))
 
 
-def _check_one(name: str, value: Any, path: str, causes: list[Cause]) -> int:
+def _check_one(name: str, value: Any, path: str, causes: list[StatusCause]) -> int:
     """An amount of a resource that a container may ask for: a standard one, or an extended one with its domain."""
     if name in _STANDARD:
         return check_amount(value, f"{path}[{name}]", causes)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import SCALE, STATUS, Object, Propagation
 from mainstay.api.kinds.checks import (
     NOT_NEGATIVE,
@@ -41,8 +41,8 @@ def _default_deployment(new: Object) -> None:
     default_template(spec)
 
 
-def _validate_deployment(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_deployment(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     check_workload(new, old, causes, "deployment")
     spec = new["spec"]
     strategy = spec.get("strategy") or {}
@@ -62,7 +62,7 @@ def _validate_deployment(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_rolling(rolling: Object, path: str, causes: list[Cause]) -> None:
+def _check_rolling(rolling: Object, path: str, causes: list[StatusCause]) -> None:
     unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
     check_percent_or_count(unavailable, f"{path}.maxUnavailable", causes)
     check_percent_or_count(surge, f"{path}.maxSurge", causes)
@@ -77,8 +77,8 @@ def _default_replica_set(new: Object) -> None:
     default_template(spec)
 
 
-def _validate_replica_set(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_replica_set(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     check_workload(new, old, causes, "deployment")  # So the real server says, of a ReplicaSet too.
     return causes
 
@@ -105,8 +105,8 @@ def _default_stateful_set(new: Object) -> None:
         fill(child(claim, "status"), phase="Pending")
 
 
-def _validate_stateful_set(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_stateful_set(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     compared = old
     if old is not None:
         was, now = old.get("spec") or {}, new["spec"]
@@ -141,8 +141,8 @@ def _default_daemon_set(new: Object) -> None:
     default_template(spec)
 
 
-def _validate_daemon_set(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_daemon_set(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     check_workload(new, old, causes, "daemonset")
     strategy = new["spec"].get("updateStrategy") or {}
     path = "spec.updateStrategy"
@@ -162,8 +162,8 @@ def _validate_daemon_set(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _validate_revision(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_revision(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     if (new.get("revision") or 0) < 0:
         causes.append(invalid_value("revision", new["revision"], NOT_NEGATIVE))
     if new.get("data") is None:
@@ -190,8 +190,8 @@ def _default_controller(new: Object) -> None:
             metadata["labels"] = dict(labels)
 
 
-def _validate_controller(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_controller(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     spec = new["spec"]
     check_not_negative(spec, "minReadySeconds", "spec", causes)
     check_not_negative(spec, "replicas", "spec", causes)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.checks import check_not_negative
 from mainstay.api.kinds.declare import builtin, child, fill, own_status
@@ -64,7 +64,7 @@ def _default_v1(new: Object) -> None:
     child(spec, "scaleTargetRef")
 
 
-def _check_common(spec: Object, causes: list[Cause]) -> None:
+def _check_common(spec: Object, causes: list[StatusCause]) -> None:
     least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
     if least is not None and least < 1:
         causes.append(invalid_value("spec.minReplicas", least, "must be greater than or equal to 1"))
@@ -78,8 +78,8 @@ def _check_common(spec: Object, causes: list[Cause]) -> None:
             causes.append(required(f"spec.scaleTargetRef.{field}"))
 
 
-def _validate_v2(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_v2(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     spec = new["spec"]
     _check_common(spec, causes)
     for number, metric in enumerate(spec.get("metrics") or ()):
@@ -91,7 +91,7 @@ def _validate_v2(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_metric(metric: Object, path: str, causes: list[Cause]) -> None:
+def _check_metric(metric: Object, path: str, causes: list[StatusCause]) -> None:
     kind = metric.get("type")
     if not kind:
         causes.append(required(f"{path}.type", "must specify a metric source type"))
@@ -122,7 +122,7 @@ def _check_metric(metric: Object, path: str, causes: list[Cause]) -> None:
         causes.append(invalid_value(f"{path}.{wanted}.target.averageUtilization", utilization, detail))
 
 
-def _check_rules(rules: Object, path: str, causes: list[Cause]) -> None:
+def _check_rules(rules: Object, path: str, causes: list[StatusCause]) -> None:
     window = rules.get("stabilizationWindowSeconds")
     if window is not None and window > _WINDOW_S_MAX:
         detail = f"must be less than or equal to {_WINDOW_S_MAX}"
@@ -144,8 +144,8 @@ def _check_rules(rules: Object, path: str, causes: list[Cause]) -> None:
             causes.append(invalid_value(f"{here}.periodSeconds", period, detail))
 
 
-def _validate_v1(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_v1(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     _check_common(new["spec"], causes)
     percent = new["spec"].get("targetCPUUtilizationPercentage")
     if percent is not None and percent < 1:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object, Propagation
 from mainstay.api.kinds.checks import check_immutable, check_not_negative, check_one_of, invalid_json, selects
 from mainstay.api.kinds.declare import builtin, child, count_at, fill, own_status, set_status
@@ -71,8 +71,8 @@ def _keep_generated(spec: Object, was: Object) -> None:
     template["labels"] = {**made, **(template.get("labels") or {})}
 
 
-def _validate_job(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_job(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     spec = new["spec"]
     _check_job_spec(spec, "spec", causes)
     selector = spec.get("selector")
@@ -91,7 +91,7 @@ def _validate_job(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_job_update(spec: Object, was: Object, old: Object, causes: list[Cause]) -> None:
+def _check_job_update(spec: Object, was: Object, old: Object, causes: list[StatusCause]) -> None:
     if spec.get("completionMode") != "Indexed" or spec.get("completions") != spec.get("parallelism"):
         check_immutable(spec, was, "completions", "spec", causes)
     check_immutable(spec, was, "selector", "spec", causes)
@@ -111,7 +111,7 @@ def _directed(template: Object, by: Object) -> Object:
     return {"metadata": by["metadata"], "spec": spec}
 
 
-def _check_job_spec(spec: Object, path: str, causes: list[Cause]) -> None:
+def _check_job_spec(spec: Object, path: str, causes: list[StatusCause]) -> None:
     for field in ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"):
         check_not_negative(spec, field, path, causes)
     check_not_negative(spec, "backoffLimitPerIndex", path, causes)
@@ -145,8 +145,8 @@ def _default_cron_job(new: Object) -> None:
     default_template(child(job, "spec"))
 
 
-def _validate_cron_job(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_cron_job(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     name = new["metadata"].get("name") or ""
     if old is None and len(name) > _CRON_NAME_LENGTH_MAX:
         detail = f"must be no more than {_CRON_NAME_LENGTH_MAX} characters"

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from mainstay.api import names
-from mainstay.api.errors import Cause, CauseType, invalid_value, not_supported
+from mainstay.api.errors import CauseType, StatusCause, invalid_value, not_supported
 from mainstay.api.kind import Object
 from mainstay.api.labels import from_object, problems_of_selector
 
@@ -23,38 +23,38 @@ _PORT_NAME = re.compile(r"(?=[-0-9]*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 _PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 
-def invalid_json(path: str, value: Any, detail: str) -> Cause:
+def invalid_json(path: str, value: Any, detail: str) -> StatusCause:
     """A value that is an object or a list, shown as JSON."""
     shown = msgspec.json.encode(value).decode()
-    return Cause(CauseType.INVALID, path, f"Invalid value: {shown}: {detail}")
+    return StatusCause(CauseType.INVALID, path, f"Invalid value: {shown}: {detail}")
 
 
-def not_found_value(path: str, value: str) -> Cause:
-    return Cause(CauseType.NOT_FOUND, path, f'Not found: "{value}"')
+def not_found_value(path: str, value: str) -> StatusCause:
+    return StatusCause(CauseType.NOT_FOUND, path, f'Not found: "{value}"')
 
 
-def too_many(path: str, count: int, most: int) -> Cause:
-    return Cause(CauseType.TOO_MANY, path, f"Too many: {count}: must have at most {most} items")
+def too_many(path: str, count: int, most: int) -> StatusCause:
+    return StatusCause(CauseType.TOO_MANY, path, f"Too many: {count}: must have at most {most} items")
 
 
-def check_label(value: str, here: str, field: str, causes: list[Cause]) -> None:
+def check_label(value: str, here: str, field: str, causes: list[StatusCause]) -> None:
     problems = names.label(value)
     if problems:
         causes.extend(invalid_value(here + field, value, problem) for problem in problems)
 
 
-def check_subdomain(value: str, here: str, field: str, causes: list[Cause]) -> None:
+def check_subdomain(value: str, here: str, field: str, causes: list[StatusCause]) -> None:
     problems = names.subdomain(value)
     if problems:
         causes.extend(invalid_value(here + field, value, problem) for problem in problems)
 
 
-def check_qualified(value: str, path: str, causes: list[Cause]) -> None:
+def check_qualified(value: str, path: str, causes: list[StatusCause]) -> None:
     """A name with or without a domain: `example.com/name`."""
     causes.extend(invalid_value(path, value, problem) for problem in names.qualified_name(value))
 
 
-def check_config_key(value: str, path: str, causes: list[Cause]) -> None:
+def check_config_key(value: str, path: str, causes: list[StatusCause]) -> None:
     """A key of a ConfigMap or Secret."""
     if len(value) > 253:
         causes.append(invalid_value(path, value, "must be no more than 253 characters"))
@@ -89,45 +89,45 @@ def port_name_problems(name: str) -> list[str]:
     return problems
 
 
-def check_port(port: int, path: str, causes: list[Cause]) -> None:
+def check_port(port: int, path: str, causes: list[StatusCause]) -> None:
     if not 0 < port < 65536:
         causes.append(invalid_value(path, port, _PORT_RANGE))
 
 
-def check_port_or_name(port: object, path: str, causes: list[Cause]) -> None:
+def check_port_or_name(port: object, path: str, causes: list[StatusCause]) -> None:
     if isinstance(port, str):
         causes.extend(invalid_value(path, port, problem) for problem in port_name_problems(port))
     else:
         check_port(port if isinstance(port, int) else 0, path, causes)
 
 
-def check_not_negative(target: Object, field: str, path: str, causes: list[Cause]) -> None:
+def check_not_negative(target: Object, field: str, path: str, causes: list[StatusCause]) -> None:
     value = target.get(field)
     if value is not None and value < 0:
         causes.append(invalid_value(f"{path}.{field}", value, NOT_NEGATIVE))
 
 
-def check_one_of(target: Object, field: str, known: Sequence[str], path: str, causes: list[Cause]) -> None:
+def check_one_of(target: Object, field: str, known: Sequence[str], path: str, causes: list[StatusCause]) -> None:
     value = target.get(field)
     if value not in known:
         causes.append(not_supported(f"{path}.{field}" if path else field, value or "", known))
 
 
 def check_immutable(
-    new: Object, old: Object, field: str, path: str, causes: list[Cause], detail: str = IMMUTABLE
+    new: Object, old: Object, field: str, path: str, causes: list[StatusCause], detail: str = IMMUTABLE
 ) -> None:
     value = new.get(field)
     if value != old.get(field):
         causes.append(invalid_json(f"{path}.{field}" if path else field, value, detail))
 
 
-def check_labels(labels: Mapping[str, str], path: str, causes: list[Cause]) -> None:
+def check_labels(labels: Mapping[str, str], path: str, causes: list[StatusCause]) -> None:
     for key, value in labels.items():
         causes.extend(invalid_value(path, key, problem) for problem in names.qualified_name(key))
         causes.extend(invalid_value(path, value, problem) for problem in names.label_value(value))
 
 
-def check_selector(selector: Object, path: str, causes: list[Cause]) -> None:
+def check_selector(selector: Object, path: str, causes: list[StatusCause]) -> None:
     """A label selector: matchLabels and matchExpressions."""
     causes.extend(problems_of_selector(selector, path))
 
@@ -141,7 +141,7 @@ def selects(selector: Object, labels: Mapping[str, str]) -> bool:
     return from_object(selector).matches(labels)
 
 
-def check_percent_or_count(value: object, path: str, causes: list[Cause]) -> None:
+def check_percent_or_count(value: object, path: str, causes: list[StatusCause]) -> None:
     """A number of pods, or a share of them such as `25%`."""
     if isinstance(value, str):
         if not re.fullmatch(r"[0-9]+%", value):
@@ -152,6 +152,6 @@ def check_percent_or_count(value: object, path: str, causes: list[Cause]) -> Non
         causes.append(invalid_value(path, value, NOT_NEGATIVE))
 
 
-def check_percent_at_most_all(value: object, path: str, causes: list[Cause]) -> None:
+def check_percent_at_most_all(value: object, path: str, causes: list[StatusCause]) -> None:
     if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) and int(value[:-1]) > 100:
         causes.append(invalid_value(path, value, "must not be greater than 100%"))

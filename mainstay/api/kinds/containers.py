@@ -7,7 +7,7 @@ only when there is something to complain about.
 import re
 from collections.abc import Collection, Sequence
 
-from mainstay.api.errors import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, duplicate, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import Object
 from mainstay.api.kinds.amounts import check_resources
 from mainstay.api.kinds.checks import (
@@ -40,7 +40,12 @@ _FIELD_WITH_KEY = re.compile(r"metadata\.(labels|annotations)\['[^']+'\]")
 
 
 def check_containers(
-    listed: Sequence[Object], path: str, volumes: Collection[str], causes: list[Cause], names: set[str], is_init: bool
+    listed: Sequence[Object],
+    path: str,
+    volumes: Collection[str],
+    causes: list[StatusCause],
+    names: set[str],
+    is_init: bool,
 ) -> None:
     """Look at the containers of a pod. `names` has those of the containers before them, and gets theirs."""
     host_ports: set[tuple[object, ...]] = set()
@@ -84,7 +89,7 @@ def check_containers(
         _check_lifecycle(container, here, causes, is_init)
 
 
-def _check_lifecycle(container: Object, here: str, causes: list[Cause], is_init: bool) -> None:
+def _check_lifecycle(container: Object, here: str, causes: list[StatusCause], is_init: bool) -> None:
     get = container.get
     lifecycle = get("lifecycle")
     restart_policy = get("restartPolicy")
@@ -107,7 +112,9 @@ def _check_lifecycle(container: Object, here: str, causes: list[Cause], is_init:
         causes.append(not_supported(f"{here}.restartPolicy", restart_policy, _RESTART_POLICIES))
 
 
-def _check_ports(ports: Sequence[Object], path: str, causes: list[Cause], host_ports: set[tuple[object, ...]]) -> None:
+def _check_ports(
+    ports: Sequence[Object], path: str, causes: list[StatusCause], host_ports: set[tuple[object, ...]]
+) -> None:
     names: set[str] = set()
     for number, port in enumerate(ports):
         get = port.get
@@ -135,7 +142,7 @@ def _check_ports(ports: Sequence[Object], path: str, causes: list[Cause], host_p
             causes.append(not_supported(f"{path}[{number}].protocol", get("protocol"), PROTOCOLS))
 
 
-def _check_env(env: Sequence[Object], path: str, causes: list[Cause]) -> None:
+def _check_env(env: Sequence[Object], path: str, causes: list[StatusCause]) -> None:
     for number, variable in enumerate(env):
         name = variable.get("name")
         if not name:
@@ -148,7 +155,7 @@ def _check_env(env: Sequence[Object], path: str, causes: list[Cause]) -> None:
             _check_env_source(source, variable, f"{path}[{number}].valueFrom", causes)
 
 
-def _check_env_source(source: Object, variable: Object, path: str, causes: list[Cause]) -> None:
+def _check_env_source(source: Object, variable: Object, path: str, causes: list[StatusCause]) -> None:
     given = [name for name in _ENV_SOURCES if source.get(name) is not None]
     field = source.get("fieldRef")
     if field is not None:
@@ -172,7 +179,7 @@ def _check_env_source(source: Object, variable: Object, path: str, causes: list[
         causes.append(invalid_value(path, "", "may not have more than one field specified at a time"))
 
 
-def _check_field_reference(reference: Object, path: str, causes: list[Cause]) -> None:
+def _check_field_reference(reference: Object, path: str, causes: list[StatusCause]) -> None:
     field = reference.get("fieldPath")
     if not field:
         causes.append(required(f"{path}.fieldPath"))
@@ -181,7 +188,7 @@ def _check_field_reference(reference: Object, path: str, causes: list[Cause]) ->
         causes.append(invalid_value(f"{path}.fieldPath", field, detail))
 
 
-def _check_env_from(sources: Sequence[Object], path: str, causes: list[Cause]) -> None:
+def _check_env_from(sources: Sequence[Object], path: str, causes: list[StatusCause]) -> None:
     for number, source in enumerate(sources):
         given = [name for name in ("configMapRef", "secretRef") if source.get(name) is not None]
         for name in given:
@@ -195,7 +202,7 @@ def _check_env_from(sources: Sequence[Object], path: str, causes: list[Cause]) -
             causes.append(invalid_value(path, "", "may not have more than one field specified at a time"))
 
 
-def _check_mounts(mounts: Sequence[Object], path: str, volumes: Collection[str], causes: list[Cause]) -> None:
+def _check_mounts(mounts: Sequence[Object], path: str, volumes: Collection[str], causes: list[StatusCause]) -> None:
     paths: set[str] = set()
     for number, mount in enumerate(mounts):
         name = mount.get("name")
@@ -217,7 +224,7 @@ def _check_mounts(mounts: Sequence[Object], path: str, volumes: Collection[str],
             causes.append(not_supported(f"{path}[{number}].mountPropagation", propagation, _PROPAGATIONS))
 
 
-def check_local_path(value: str, path: str, causes: list[Cause]) -> None:
+def check_local_path(value: str, path: str, causes: list[StatusCause]) -> None:
     """A path below something, that does not leave it."""
     if value.startswith("/"):
         causes.append(invalid_value(path, value, "must be a relative path"))
@@ -225,7 +232,7 @@ def check_local_path(value: str, path: str, causes: list[Cause]) -> None:
         causes.append(invalid_value(path, value, "must not contain '..'"))
 
 
-def _check_probe(probe: Object, path: str, name: str, causes: list[Cause]) -> None:
+def _check_probe(probe: Object, path: str, name: str, causes: list[StatusCause]) -> None:
     _check_handler(probe, path, _HANDLERS, causes)
     for field in _PROBE_NUMBERS:
         number = probe.get(field)
@@ -242,7 +249,7 @@ def _check_probe(probe: Object, path: str, name: str, causes: list[Cause]) -> No
             causes.append(invalid_value(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0"))
 
 
-def _check_handler(handler: Object, path: str, known: Sequence[str], causes: list[Cause]) -> None:
+def _check_handler(handler: Object, path: str, known: Sequence[str], causes: list[StatusCause]) -> None:
     found = 0
     for name in known:
         action = handler.get(name)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, invalid_value
+from mainstay.api.errors import StatusCause, invalid_value
 from mainstay.api.kind import Object
 from mainstay.api.kinds.declare import builtin, child
 
@@ -12,8 +12,8 @@ def _default_lease(new: Object) -> None:
     child(new, "spec")
 
 
-def _validate_lease(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_lease(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     spec = new["spec"]
     duration = spec.get("leaseDurationSeconds")
     if duration is not None and duration <= 0:

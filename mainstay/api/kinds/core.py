@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, forbidden_value, invalid_value, required, too_long
+from mainstay.api.errors import StatusCause, forbidden_value, invalid_value, required, too_long
 from mainstay.api.kind import STATUS, Object, Subresource
 from mainstay.api.kinds.checks import check_config_key, check_immutable
 from mainstay.api.kinds.declare import at, builtin, child, set_status
@@ -44,8 +44,8 @@ def _prepare_namespace(new: Object, old: Object | None) -> None:
         spec.pop("finalizers", None)
 
 
-def _validate_config_map(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_config_map(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     data, binary = new.get("data") or {}, new.get("binaryData") or {}
     size = 0
     for key, value in data.items():
@@ -63,7 +63,7 @@ def _validate_config_map(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_frozen(new: Object, old: Object, fields: Sequence[str], causes: list[Cause]) -> None:
+def _check_frozen(new: Object, old: Object, fields: Sequence[str], causes: list[StatusCause]) -> None:
     if not new.get("immutable"):
         causes.append(forbidden_value("immutable", _FROZEN))
     for field in fields:
@@ -84,8 +84,8 @@ def _prepare_secret(new: Object, old: Object | None) -> None:
             data[key] = base64.b64encode(value.encode()).decode()
 
 
-def _validate_secret(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_secret(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     data = new.get("data") or {}
     size = 0
     for key, value in data.items():
@@ -101,7 +101,7 @@ def _validate_secret(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_type(new: Object, data: Object, causes: list[Cause]) -> None:
+def _check_type(new: Object, data: Object, causes: list[StatusCause]) -> None:
     kind = new.get("type") or ""
     if kind in _DOCKER:
         key = _DOCKER[kind]

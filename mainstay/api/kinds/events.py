@@ -7,7 +7,7 @@ forms call differently is in `_NAMES`, everything else is the same in both.
 from collections.abc import Sequence
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, invalid_value, not_supported, required
 from mainstay.api.kind import Object
 from mainstay.api.kinds.checks import check_qualified
 from mainstay.api.kinds.declare import at, builtin, child, fill
@@ -56,13 +56,13 @@ def _default_events_event(new: Object) -> None:
         new.setdefault(field, None)
 
 
-def _validate_event(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_event(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     _check_namespace(new, new.get("involvedObject") or {}, "involvedObject.namespace", causes)
     return causes
 
 
-def _check_namespace(new: Object, about: Object, path: str, causes: list[Cause]) -> None:
+def _check_namespace(new: Object, about: Object, path: str, causes: list[StatusCause]) -> None:
     """An event is where its object is. Those about objects without a namespace are in `default`, or in kube-system."""
     own = new["metadata"].get("namespace") or ""
     theirs = about.get("namespace") or ""
@@ -70,8 +70,8 @@ def _check_namespace(new: Object, about: Object, path: str, causes: list[Cause])
         causes.append(invalid_value(path, theirs, "does not match event.namespace"))
 
 
-def _validate_events_event(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_events_event(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     _check_namespace(new, new.get("regarding") or {}, "involvedObject.namespace", causes)
     if old is not None:
         return causes

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from mainstay.api import kind_names, names
-from mainstay.api.errors import Cause, forbidden_value, invalid_value, not_supported, required, too_long
+from mainstay.api.errors import StatusCause, forbidden_value, invalid_value, not_supported, required, too_long
 from mainstay.api.holds import HoldScope
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.declare import at, declare, fill, own_status
@@ -53,13 +53,13 @@ def _defaults(new: Object) -> None:
             spec["expiresAt"] = canonical_time(until)
 
 
-def _validate(new: Object, old: Object | None) -> Sequence[Cause]:
+def _validate(new: Object, old: Object | None) -> Sequence[StatusCause]:
     spec = new.get("spec")
     if spec is None:
         return [required("spec")]
     if not isinstance(spec, dict):
         return [invalid_value("spec", spec, "must be an object")]
-    causes: list[Cause] = []
+    causes: list[StatusCause] = []
     for field in ("owner", "reason"):
         _check_text(spec.get(field), f"spec.{field}", causes)
     _check_time(spec.get("expiresAt"), causes)
@@ -80,7 +80,7 @@ def _validate(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_text(value: Any, path: str, causes: list[Cause]) -> None:
+def _check_text(value: Any, path: str, causes: list[StatusCause]) -> None:
     if not isinstance(value, str) or not value.strip():
         detail = "must name who is responsible for the Hold" if path.endswith("owner") else "must say why"
         causes.append(required(path, detail) if value in (None, "") else invalid_value(path, value, detail))
@@ -90,7 +90,7 @@ def _check_text(value: Any, path: str, causes: list[Cause]) -> None:
         causes.append(invalid_value(path, value, "must be one line of text"))
 
 
-def _check_time(value: Any, causes: list[Cause]) -> None:
+def _check_time(value: Any, causes: list[StatusCause]) -> None:
     path = "spec.expiresAt"
     if value in (None, ""):
         causes.append(required(path, "a Hold must expire"))
@@ -101,7 +101,7 @@ def _check_time(value: Any, causes: list[Cause]) -> None:
         causes.append(invalid_value(path, value, str(problem)))
 
 
-def _check_target(what: HoldScope, target: Any, causes: list[Cause]) -> None:
+def _check_target(what: HoldScope, target: Any, causes: list[StatusCause]) -> None:
     path = "spec.target"
     if target is None:
         causes.append(required(path))

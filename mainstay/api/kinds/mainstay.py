@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, CauseType, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.errors import CauseType, StatusCause, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Kind, Object, no_defaults
 from mainstay.api.kind_name import KindName
 from mainstay.api.kinds.amounts import check_amount
 from mainstay.api.kinds.checks import check_selector, check_subdomain
 from mainstay.api.kinds.declare import child, declare, fill, own_status
 from mainstay.api.quantity import canonical
-from mainstay.api.reservations import Phase, read_phase, reservation_name
+from mainstay.api.reservations import ReservationPhase, read_phase, reservation_name
 from mainstay.api.times import parse_time
 
 _PERCENT_MAX = 100
@@ -24,28 +24,28 @@ _PORT_MAX = 65_535
 _PORTS_MAX = 50  # Of one reservation: all of them are in the ledger of its node.
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 
-Check = Callable[[Any, str, list[Cause]], None]
+Check = Callable[[Any, str, list[StatusCause]], None]
 
 
-def _text(value: Any, path: str, causes: list[Cause]) -> None:
+def _text(value: Any, path: str, causes: list[StatusCause]) -> None:
     if not isinstance(value, str):
         causes.append(_wrong_type(path, value, "string"))
 
 
-def _name(value: Any, path: str, causes: list[Cause]) -> None:
+def _name(value: Any, path: str, causes: list[StatusCause]) -> None:
     if not isinstance(value, str):
         causes.append(_wrong_type(path, value, "string"))
     else:
         check_subdomain(value, path, "", causes)
 
 
-def _truth(value: Any, path: str, causes: list[Cause]) -> None:
+def _truth(value: Any, path: str, causes: list[StatusCause]) -> None:
     if not isinstance(value, bool):
         causes.append(_wrong_type(path, value, "boolean"))
 
 
 def _number(least: int, most: int | None = None) -> Check:
-    def check(value: Any, path: str, causes: list[Cause]) -> None:
+    def check(value: Any, path: str, causes: list[StatusCause]) -> None:
         if isinstance(value, bool) or not isinstance(value, int):
             causes.append(_wrong_type(path, value, "integer"))
         elif value < least:
@@ -56,7 +56,7 @@ def _number(least: int, most: int | None = None) -> Check:
     return check
 
 
-def _moment(value: Any, path: str, causes: list[Cause]) -> None:
+def _moment(value: Any, path: str, causes: list[StatusCause]) -> None:
     if not isinstance(value, str):
         causes.append(_wrong_type(path, value, "string"))
         return
@@ -66,7 +66,7 @@ def _moment(value: Any, path: str, causes: list[Cause]) -> None:
         causes.append(invalid_value(path, value, str(problem)))
 
 
-def _amounts(value: Any, path: str, causes: list[Cause]) -> None:
+def _amounts(value: Any, path: str, causes: list[StatusCause]) -> None:
     if not isinstance(value, dict):
         causes.append(_wrong_type(path, value, "object"))
         return
@@ -74,14 +74,14 @@ def _amounts(value: Any, path: str, causes: list[Cause]) -> None:
         check_amount(amount, f"{path}[{name}]", causes)
 
 
-def _selector(value: Any, path: str, causes: list[Cause]) -> None:
+def _selector(value: Any, path: str, causes: list[StatusCause]) -> None:
     if not isinstance(value, dict):
         causes.append(_wrong_type(path, value, "object"))
     else:
         check_selector(value, path, causes)
 
 
-def _numbers(value: Any, path: str, causes: list[Cause]) -> None:
+def _numbers(value: Any, path: str, causes: list[StatusCause]) -> None:
     """A map from names to numbers, such as weights."""
     if not isinstance(value, dict):
         causes.append(_wrong_type(path, value, "object"))
@@ -91,7 +91,7 @@ def _numbers(value: Any, path: str, causes: list[Cause]) -> None:
 
 
 def _list_of(one: Check) -> Check:
-    def check(value: Any, path: str, causes: list[Cause]) -> None:
+    def check(value: Any, path: str, causes: list[StatusCause]) -> None:
         if not isinstance(value, list):
             causes.append(_wrong_type(path, value, "array"))
             return
@@ -104,7 +104,7 @@ def _list_of(one: Check) -> Check:
 def _object(wanted: Sequence[str] = (), **fields: Check) -> Check:
     """An object with some known fields, of which some must be there. Others are kept and not looked at."""
 
-    def check(value: Any, path: str, causes: list[Cause]) -> None:
+    def check(value: Any, path: str, causes: list[StatusCause]) -> None:
         if not isinstance(value, dict):
             causes.append(_wrong_type(path, value, "object"))
             return
@@ -118,16 +118,16 @@ def _object(wanted: Sequence[str] = (), **fields: Check) -> Check:
     return check
 
 
-def _wrong_type(path: str, value: Any, wanted: str) -> Cause:
+def _wrong_type(path: str, value: Any, wanted: str) -> StatusCause:
     shown = {bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object"}
     detail = f'{path} in body must be of type {wanted}: "{shown.get(type(value), "null")}"'
-    return Cause(CauseType.TYPE_INVALID, path, f'Invalid value: "{shown.get(type(value), "null")}": {detail}')
+    return StatusCause(CauseType.TYPE_INVALID, path, f'Invalid value: "{shown.get(type(value), "null")}": {detail}')
 
 
 _SCOPE = _object((), namespaces=_list_of(_name), selector=_selector, zones=_list_of(_text))
 
 
-def _host_ports(value: Any, path: str, causes: list[Cause]) -> None:
+def _host_ports(value: Any, path: str, causes: list[StatusCause]) -> None:
     _list_of(_object(("hostPort",), hostPort=_number(1, _PORT_MAX), hostIP=_text, protocol=_protocol))(
         value, path, causes
     )
@@ -135,12 +135,12 @@ def _host_ports(value: Any, path: str, causes: list[Cause]) -> None:
         causes.append(invalid_value(path, len(value), f"must have at most {_PORTS_MAX} ports"))
 
 
-def _protocol(value: Any, path: str, causes: list[Cause]) -> None:
+def _protocol(value: Any, path: str, causes: list[StatusCause]) -> None:
     if value not in _PROTOCOLS:
         causes.append(not_supported(path, value, _PROTOCOLS))
 
 
-def _requests(value: Any, path: str, causes: list[Cause]) -> None:
+def _requests(value: Any, path: str, causes: list[StatusCause]) -> None:
     """Amounts of what pods ask for. What they are limited to says nothing about the room that they take."""
     _amounts(value, path, causes)
     for name in value if isinstance(value, dict) else ():
@@ -202,9 +202,9 @@ _COMPONENT_STATE = _object((), component=_text)
 
 def _validator(
     spec: Check, fixed: Sequence[str] = (), *, needs_spec: bool = True
-) -> Callable[[Object, Object | None], Sequence[Cause]]:
-    def validate(new: Object, old: Object | None) -> Sequence[Cause]:
-        causes: list[Cause] = []
+) -> Callable[[Object, Object | None], Sequence[StatusCause]]:
+    def validate(new: Object, old: Object | None) -> Sequence[StatusCause]:
+        causes: list[StatusCause] = []
         if new.get("spec") is None and needs_spec:
             return [required("spec")]
         if new.get("spec") is not None:
@@ -221,7 +221,7 @@ def _validator(
     return validate
 
 
-def _validate_policy(new: Object, old: Object | None) -> Sequence[Cause]:
+def _validate_policy(new: Object, old: Object | None) -> Sequence[StatusCause]:
     causes = list(_PLACEMENT_VALID(new, old))
     if old is not None and not causes:
         spec, was = new["spec"], old.get("spec") or {}
@@ -274,7 +274,7 @@ def _name_of(spec: Mapping[str, Any]) -> str:
     return reservation_name(spec["workload"], spec.get("generation") or 0, str(spec.get("intent") or ""))
 
 
-def _validate_reservation(new: Object, old: Object | None) -> Sequence[Cause]:
+def _validate_reservation(new: Object, old: Object | None) -> Sequence[StatusCause]:
     causes = list(_RESERVATION_VALID(new, old))
     if causes:
         return causes
@@ -282,15 +282,15 @@ def _validate_reservation(new: Object, old: Object | None) -> Sequence[Cause]:
     if old is None and new["metadata"].get("name") != name:
         detail = f"must be {name}, which follows from the workload's uid, the generation and the intent"
         causes.append(invalid_value("metadata.name", new["metadata"].get("name") or "", detail))
-    phase = (new.get("status") or {}).get("phase") or Phase.ACTIVE
-    if phase not in list(Phase):
-        causes.append(not_supported("status.phase", phase, list(Phase)))
+    phase = (new.get("status") or {}).get("phase") or ReservationPhase.ACTIVE
+    if phase not in list(ReservationPhase):
+        causes.append(not_supported("status.phase", phase, list(ReservationPhase)))
     elif old is not None and phase != read_phase(old):
-        if read_phase(old) is not Phase.ACTIVE:
+        if read_phase(old) is not ReservationPhase.ACTIVE:
             causes.append(
                 forbidden_value("status.phase", f"the phase of a reservation that is {read_phase(old)} cannot change")
             )
-        elif phase == Phase.CONFIRMED:
+        elif phase == ReservationPhase.CONFIRMED:
             causes.append(forbidden_value("status.phase", "a reservation can only be confirmed by binding its pod"))
     return causes
 
@@ -306,7 +306,7 @@ def _default_active(new: Object) -> None:
 
 def _own(
     name: KindName,
-    validate: Callable[[Object, Object | None], Sequence[Cause]],
+    validate: Callable[[Object, Object | None], Sequence[StatusCause]],
     defaults: Callable[[Object], None] = no_defaults,
     status: Callable[[], Object] = dict,
     **rest: Any,
@@ -332,7 +332,7 @@ RESERVATION = _own(
     kind_names.RESERVATIONS,
     _validate_reservation,
     _default_reservation,
-    lambda: {"phase": str(Phase.ACTIVE)},
+    lambda: {"phase": str(ReservationPhase.ACTIVE)},
     short_names=("rsv",),
     selectable={"spec.nodeName": _place},
 )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.checks import (
     PROTOCOLS,
@@ -23,8 +23,8 @@ def _default_ingress(new: Object) -> None:
     child(new, "spec")
 
 
-def _validate_ingress(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_ingress(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     spec = new["spec"]
     if not spec.get("rules") and not spec.get("defaultBackend"):
         causes.append(invalid_json("spec", spec, "either `defaultBackend` or `rules` must be specified"))
@@ -47,7 +47,7 @@ def _validate_ingress(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_path(path: Object, here: str, causes: list[Cause]) -> None:
+def _check_path(path: Object, here: str, causes: list[StatusCause]) -> None:
     kind, text = path.get("pathType"), path.get("path") or ""
     if not kind:
         causes.append(required(f"{here}.pathType", "pathType must be specified"))
@@ -58,7 +58,7 @@ def _check_path(path: Object, here: str, causes: list[Cause]) -> None:
     _check_backend(path.get("backend") or {}, f"{here}.backend", causes)
 
 
-def _check_backend(backend: Object, here: str, causes: list[Cause]) -> None:
+def _check_backend(backend: Object, here: str, causes: list[StatusCause]) -> None:
     service, resource = backend.get("service"), backend.get("resource")
     if service is None and resource is None:
         causes.append(required(here, "port name or number is required"))
@@ -88,8 +88,8 @@ def _default_ingress_class(new: Object) -> None:
         parameters["scope"] = "Cluster"
 
 
-def _validate_ingress_class(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_ingress_class(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     controller = new["spec"].get("controller") or ""
     if not controller and old is None:
         causes.append(required("spec.controller"))
@@ -110,8 +110,8 @@ def _default_policy(new: Object) -> None:
                     port["protocol"] = "TCP"
 
 
-def _validate_policy(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_policy(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     spec = new["spec"]
     check_selector(spec["podSelector"], "spec.podSelector", causes)
     for kind in spec["policyTypes"]:
@@ -127,7 +127,7 @@ def _validate_policy(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_policy_port(port: Object, here: str, causes: list[Cause]) -> None:
+def _check_policy_port(port: Object, here: str, causes: list[StatusCause]) -> None:
     if port.get("protocol") not in PROTOCOLS:
         causes.append(not_supported(f"{here}.protocol", port.get("protocol"), PROTOCOLS))
     if port.get("port") is not None:
@@ -142,7 +142,7 @@ def _check_policy_port(port: Object, here: str, causes: list[Cause]) -> None:
             causes.append(invalid_value(f"{here}.endPort", last, "must be greater than or equal to `port`"))
 
 
-def _check_peer(peer: Object, here: str, causes: list[Cause]) -> None:
+def _check_peer(peer: Object, here: str, causes: list[StatusCause]) -> None:
     selectors = [name for name in ("podSelector", "namespaceSelector") if peer.get(name) is not None]
     for name in selectors:
         check_selector(peer[name], f"{here}.{name}", causes)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, duplicate, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object, Subresource
 from mainstay.api.kinds.amounts import check_amounts
 from mainstay.api.kinds.checks import check_immutable, check_label, check_qualified, check_selector
@@ -46,8 +46,8 @@ def _prepare_node(new: Object, old: Object | None) -> None:
             spec["taints"] = [*taints, dict(_NOT_READY)]
 
 
-def _validate_node(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_node(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     spec, status = new["spec"], new["status"]
     seen: set[tuple[str, str]] = set()
     for number, taint in enumerate(spec.get("taints") or ()):
@@ -72,7 +72,7 @@ def _validate_node(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_taint(taint: Object, path: str, seen: set[tuple[str, str]], causes: list[Cause]) -> None:
+def _check_taint(taint: Object, path: str, seen: set[tuple[str, str]], causes: list[StatusCause]) -> None:
     key, effect = taint.get("key") or "", taint.get("effect") or ""
     check_qualified(key, f"{path}.key", causes)
     value = taint.get("value")
@@ -87,8 +87,8 @@ def _check_taint(taint: Object, path: str, seen: set[tuple[str, str]], causes: l
     seen.add((key, effect))
 
 
-def _validate_runtime_class(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_runtime_class(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     handler = new.get("handler") or ""
     if not handler:
         causes.append(required("handler"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mainstay.api.errors import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, duplicate, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import Object
 from mainstay.api.kinds.checks import check_qualified, check_selector, invalid_json
 from mainstay.api.names import label_value
@@ -14,7 +14,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def check_tolerations(tolerations: Sequence[Object], path: str, causes: list[Cause]) -> None:
+def check_tolerations(tolerations: Sequence[Object], path: str, causes: list[StatusCause]) -> None:
     for number, toleration in enumerate(tolerations):
         get = toleration.get
         key, operator, effect = get("key"), get("operator"), get("effect")
@@ -41,7 +41,7 @@ def check_tolerations(tolerations: Sequence[Object], path: str, causes: list[Cau
             causes.append(not_supported(f"{path}[{number}].effect", effect, EFFECTS))
 
 
-def check_spread(constraints: Sequence[Object], path: str, causes: list[Cause]) -> None:
+def check_spread(constraints: Sequence[Object], path: str, causes: list[StatusCause]) -> None:
     seen: set[tuple[str, str]] = set()
     for number, constraint in enumerate(constraints):
         here = f"{path}[{number}]"
@@ -73,7 +73,7 @@ def check_spread(constraints: Sequence[Object], path: str, causes: list[Cause]) 
             check_selector(constraint["labelSelector"], f"{here}.labelSelector", causes)
 
 
-def check_affinity(affinity: Object, path: str, causes: list[Cause]) -> None:
+def check_affinity(affinity: Object, path: str, causes: list[StatusCause]) -> None:
     of_nodes = affinity.get("nodeAffinity")
     if of_nodes:
         here = f"{path}.nodeAffinity"
@@ -95,13 +95,13 @@ def check_affinity(affinity: Object, path: str, causes: list[Cause]) -> None:
                 _check_pod_term(term, f"{here}.{_PREFERRED}[{number}].podAffinityTerm", causes)
 
 
-def _check_weight(liked: Object, path: str, causes: list[Cause]) -> None:
+def _check_weight(liked: Object, path: str, causes: list[StatusCause]) -> None:
     weight = liked.get("weight") or 0
     if not 0 < weight <= 100:
         causes.append(invalid_value(f"{path}.weight", weight, "must be in the range 1-100"))
 
 
-def _check_pod_term(term: Object, path: str, causes: list[Cause]) -> None:
+def _check_pod_term(term: Object, path: str, causes: list[StatusCause]) -> None:
     if term.get("labelSelector"):
         check_selector(term["labelSelector"], f"{path}.labelSelector", causes)
     if term.get("namespaceSelector"):
@@ -113,7 +113,7 @@ def _check_pod_term(term: Object, path: str, causes: list[Cause]) -> None:
         check_qualified(key, f"{path}.topologyKey", causes)
 
 
-def check_node_selector(selector: Object, path: str, causes: list[Cause]) -> None:
+def check_node_selector(selector: Object, path: str, causes: list[StatusCause]) -> None:
     """Which nodes will do: of a pod, of a volume, of a device."""
     terms = selector.get("nodeSelectorTerms")
     if not terms:
@@ -122,7 +122,7 @@ def check_node_selector(selector: Object, path: str, causes: list[Cause]) -> Non
         _check_node_term(term, f"{path}.nodeSelectorTerms[{number}]", causes)
 
 
-def _check_node_term(term: Object, path: str, causes: list[Cause]) -> None:
+def _check_node_term(term: Object, path: str, causes: list[StatusCause]) -> None:
     for number, wanted in enumerate(term.get("matchExpressions") or ()):
         _check_node_requirement(wanted, f"{path}.matchExpressions[{number}]", causes)
     for number, wanted in enumerate(term.get("matchFields") or ()):
@@ -139,7 +139,7 @@ def _check_node_term(term: Object, path: str, causes: list[Cause]) -> None:
             causes.append(invalid_value(f"{here}.key", wanted.get("key") or "", "not a valid field selector key"))
 
 
-def _check_node_requirement(wanted: Object, path: str, causes: list[Cause]) -> None:
+def _check_node_requirement(wanted: Object, path: str, causes: list[StatusCause]) -> None:
     operator, values = wanted.get("operator") or "", wanted.get("values") or ()
     if operator in ("In", "NotIn"):
         if not values:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from mainstay.api.errors import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, duplicate, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import Object
 from mainstay.api.kinds.amounts import check_amount, check_amounts, check_resources
 from mainstay.api.kinds.checks import check_label, check_labels, check_subdomain
@@ -34,7 +34,7 @@ _REQUIRED_OF_VOLUMES = {
 def check_template(
     parent: Object,
     path: str,
-    causes: list[Cause],
+    causes: list[StatusCause],
     restart_policies: tuple[str, ...] = RESTART_POLICIES,
 ) -> None:
     """The template of a workload, its spec and its labels."""
@@ -52,7 +52,7 @@ def check_template(
 def check_pod_spec(
     spec: Object,
     path: str,
-    causes: list[Cause],
+    causes: list[StatusCause],
     restart_policies: tuple[str, ...] = RESTART_POLICIES,
 ) -> None:
     """What is wrong with the spec of a pod. One in which nothing was is remembered, and passed when it comes again."""
@@ -70,7 +70,7 @@ _valid: Final[defaultdict[tuple[str, ...], Memo[bool]]] = defaultdict(Memo)
 """By the restart policies that are allowed where the spec is: few, and written down in the kinds."""
 
 
-def _check_spec(spec: Object, path: str, causes: list[Cause], restart_policies: Sequence[str]) -> None:
+def _check_spec(spec: Object, path: str, causes: list[StatusCause], restart_policies: Sequence[str]) -> None:
     get = spec.get
     volumes = get("volumes")
     volume_names = _check_volumes(volumes, f"{path}.volumes", causes) if volumes else ()
@@ -118,7 +118,7 @@ def _check_spec(spec: Object, path: str, causes: list[Cause], restart_policies: 
         _check_gates(gates, spec, path, causes)
 
 
-def _check_names(spec: Object, path: str, causes: list[Cause]) -> None:
+def _check_names(spec: Object, path: str, causes: list[StatusCause]) -> None:
     get = spec.get
     account = get("serviceAccountName")
     if account and account != "default":
@@ -136,7 +136,7 @@ def _check_names(spec: Object, path: str, causes: list[Cause]) -> None:
         check_subdomain(spec["runtimeClassName"], path, ".runtimeClassName", causes)
 
 
-def _check_gates(gates: Sequence[Object], spec: Object, path: str, causes: list[Cause]) -> None:
+def _check_gates(gates: Sequence[Object], spec: Object, path: str, causes: list[StatusCause]) -> None:
     seen: set[str] = set()
     for number, gate in enumerate(gates):
         name = gate.get("name") or ""
@@ -149,7 +149,7 @@ def _check_gates(gates: Sequence[Object], spec: Object, path: str, causes: list[
         causes.append(forbidden_value(f"{path}.nodeName", detail))
 
 
-def _check_volumes(volumes: Sequence[Object], path: str, causes: list[Cause]) -> set[str]:
+def _check_volumes(volumes: Sequence[Object], path: str, causes: list[StatusCause]) -> set[str]:
     names: set[str] = set()
     for number, volume in enumerate(volumes):
         name = volume.get("name")
@@ -169,7 +169,7 @@ def _check_volumes(volumes: Sequence[Object], path: str, causes: list[Cause]) ->
     return names
 
 
-def _check_volume_source(kind: str, source: Object, path: str, causes: list[Cause]) -> None:
+def _check_volume_source(kind: str, source: Object, path: str, causes: list[StatusCause]) -> None:
     for field in _REQUIRED_OF_VOLUMES.get(kind, ()):
         if not source.get(field):
             causes.append(required(f"{path}.{field}"))

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from mainstay.api.errors import Cause, forbidden_value, invalid_value
+from mainstay.api.errors import StatusCause, forbidden_value, invalid_value
 from mainstay.api.kind import Object
 
 _WORDS = (
@@ -15,7 +15,7 @@ _WORDS = (
 _CONTAINER_LISTS = ("containers", "initContainers")
 
 
-def check_pod_update(new: Object, old: Object, causes: list[Cause]) -> None:
+def check_pod_update(new: Object, old: Object, causes: list[StatusCause]) -> None:
     """Compare two specs, of the pod as it would be and as it is."""
     if new == old:
         return
@@ -52,7 +52,7 @@ def _may_change(key: str, new: Object, old: Object, was_gated: bool) -> bool:
             return False
 
 
-def _check_deadline(new: int | None, old: int | None, causes: list[Cause]) -> None:
+def _check_deadline(new: int | None, old: int | None, causes: list[StatusCause]) -> None:
     if old is None or new == old:
         return
     if new is None:
@@ -62,7 +62,7 @@ def _check_deadline(new: int | None, old: int | None, causes: list[Cause]) -> No
         causes.append(invalid_value("spec.activeDeadlineSeconds", new, "must be less than or equal to previous value"))
 
 
-def _check_tolerations(new: list[Any], old: list[Any], causes: list[Cause]) -> None:
+def _check_tolerations(new: list[Any], old: list[Any], causes: list[StatusCause]) -> None:
     if new == old:
         return
     there = [_but_seconds(each) for each in new]
@@ -75,7 +75,7 @@ def _but_seconds(toleration: Object) -> Object:
     return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
-def _check_gates(new: list[Any], old: list[Any], causes: list[Cause]) -> None:
+def _check_gates(new: list[Any], old: list[Any], causes: list[StatusCause]) -> None:
     before = {each.get("name") for each in old}
     for number, gate in enumerate(new):
         if gate.get("name") not in before:

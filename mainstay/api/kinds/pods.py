@@ -4,7 +4,7 @@ pod_defaults.py, what may change later in pod_update.py."""
 from collections.abc import Sequence
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, forbidden_value
+from mainstay.api.errors import StatusCause, forbidden_value
 from mainstay.api.kind import STATUS, Object, Subresource
 from mainstay.api.kinds.declare import at, builtin, flag_at, set_status
 from mainstay.api.kinds.pod_defaults import default_pod, default_template
@@ -89,8 +89,8 @@ def _nano(amount: str | int | float | None) -> int:
         return 0
 
 
-def _validate_pod(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_pod(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     if old is not None:
         if new["spec"] == old["spec"]:
             return causes  # It was valid once, and rules that came later are not for what is there.
@@ -105,8 +105,8 @@ def _default_pod_template(new: Object) -> None:
     default_template(new)
 
 
-def _validate_pod_template(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_pod_template(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     check_template(new, "", causes)
     return causes
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause
+from mainstay.api.errors import StatusCause
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.checks import (
     check_one_of,
@@ -23,8 +23,8 @@ def _no_room() -> Object:
     return {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
 
 
-def _validate_budget(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_budget(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     spec = new["spec"]
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if least is not None and most is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, duplicate, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, duplicate, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.amounts import check_amount
 from mainstay.api.kinds.checks import check_qualified, invalid_json
@@ -26,8 +26,8 @@ def _default_quota(new: Object) -> None:
     child(new, "spec")
 
 
-def _validate_quota(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_quota(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     spec = new["spec"]
     for name, value in (spec.get("hard") or {}).items():
         path = f"spec.hard[{name}]"
@@ -53,7 +53,7 @@ def _validate_quota(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def check_quota_name(name: str, path: str, causes: list[Cause]) -> None:
+def check_quota_name(name: str, path: str, causes: list[StatusCause]) -> None:
     """Of something that can be counted: a standard resource, `requests.cpu`, `count/pods`, or one with a domain."""
     if name in _STANDARD or name.startswith(_PREFIXES):
         return
@@ -88,8 +88,8 @@ def _default_container_limits(item: Object) -> None:
         child(item, "defaultRequest").setdefault(name, value)
 
 
-def _validate_limits(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_limits(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     seen: set[str] = set()
     for number, item in enumerate(new["spec"]["limits"]):
         here = f"spec.limits[{number}]"
@@ -108,7 +108,7 @@ def _validate_limits(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_order(item: Object, here: str, causes: list[Cause]) -> None:
+def _check_order(item: Object, here: str, causes: list[StatusCause]) -> None:
     """The least is at most the default request, that at most the default, that at most the most."""
     order = ("min", "defaultRequest", "default", "max")
     words = {"min": "min", "defaultRequest": "default request", "default": "default", "max": "max"}

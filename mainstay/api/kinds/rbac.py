@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, forbidden_value, not_supported, required
+from mainstay.api.errors import StatusCause, forbidden_value, not_supported, required
 from mainstay.api.kind import Object
 from mainstay.api.kinds.checks import check_selector, check_subdomain, invalid_json
 from mainstay.api.kinds.declare import builtin, child, fill
@@ -26,8 +26,8 @@ def _default_binding(new: Object) -> None:
             subject["apiGroup"] = _GROUP
 
 
-def _validate_role(new: Object, old: Object | None, *, is_namespaced: bool) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_role(new: Object, old: Object | None, *, is_namespaced: bool) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     for number, rule in enumerate(new.get("rules") or ()):
         here = f"rules[{number}]"
         if not rule.get("verbs"):
@@ -54,8 +54,8 @@ def _validate_role(new: Object, old: Object | None, *, is_namespaced: bool) -> S
     return causes
 
 
-def _validate_binding(new: Object, old: Object | None, *, is_namespaced: bool) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_binding(new: Object, old: Object | None, *, is_namespaced: bool) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     reference = new["roleRef"]
     if reference.get("apiGroup") != _GROUP:
         causes.append(not_supported("roleRef.apiGroup", reference.get("apiGroup"), (_GROUP,)))
@@ -71,7 +71,7 @@ def _validate_binding(new: Object, old: Object | None, *, is_namespaced: bool) -
     return causes
 
 
-def _check_subject(subject: Object, here: str, is_namespaced: bool, causes: list[Cause]) -> None:
+def _check_subject(subject: Object, here: str, is_namespaced: bool, causes: list[StatusCause]) -> None:
     kind, name, group = subject.get("kind") or "", subject.get("name"), subject.get("apiGroup") or ""
     if not name:
         causes.append(required(f"{here}.name"))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, duplicate, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, duplicate, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.checks import check_immutable, check_label, check_subdomain, invalid_json, too_many
 from mainstay.api.kinds.declare import at, builtin, child, own_status
@@ -40,7 +40,7 @@ def _default_template(new: Object) -> None:
     _default_spec(child(child(new, "spec"), "spec"))
 
 
-def _check_spec(spec: Object, path: str, causes: list[Cause]) -> None:
+def _check_spec(spec: Object, path: str, causes: list[StatusCause]) -> None:
     requests = (spec.get("devices") or {}).get("requests") or ()
     if len(requests) > _REQUESTS_MAX:
         causes.append(too_many(f"{path}.devices.requests", len(requests), _REQUESTS_MAX))
@@ -65,7 +65,7 @@ def _check_spec(spec: Object, path: str, causes: list[Cause]) -> None:
             _check_request(choice, f"{here}.firstAvailable[{index}]", causes)
 
 
-def _check_request(request: Object, here: str, causes: list[Cause]) -> None:
+def _check_request(request: Object, here: str, causes: list[StatusCause]) -> None:
     if not request.get("deviceClassName"):
         causes.append(required(f"{here}.deviceClassName"))
     else:
@@ -79,16 +79,16 @@ def _check_request(request: Object, here: str, causes: list[Cause]) -> None:
         causes.append(invalid_value(f"{here}.count", count, "must not be specified when allocationMode is 'All'"))
 
 
-def _validate_claim(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_claim(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     _check_spec(new["spec"], "spec", causes)
     if old is not None:
         check_immutable(new, old, "spec", "", causes)
     return causes
 
 
-def _validate_template(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_template(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     _check_spec(new["spec"]["spec"], "spec.spec", causes)
     if old is not None:
         check_immutable(new, old, "spec", "", causes)
@@ -99,8 +99,8 @@ def _default_class(new: Object) -> None:
     child(new, "spec")
 
 
-def _validate_slice(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_slice(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     spec = new.get("spec") or {}
     if not spec.get("driver"):
         causes.append(required("spec.driver"))

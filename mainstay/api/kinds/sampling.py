@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, CauseType, invalid_value, required
+from mainstay.api.errors import CauseType, StatusCause, invalid_value, required
 from mainstay.api.kind import Object
 from mainstay.api.kinds.declare import declare
 from mainstay.api.times import parse_time
@@ -62,7 +62,7 @@ class _Spec(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     incident: Incident | None = None
 
 
-def _validate(new: Object, old: Object | None) -> Sequence[Cause]:
+def _validate(new: Object, old: Object | None) -> Sequence[StatusCause]:
     name = new["metadata"].get("name", "")
     if name != NAME:
         return [invalid_value("metadata.name", name, f"must be {NAME}: a cluster has one policy")]
@@ -73,7 +73,7 @@ def _validate(new: Object, old: Object | None) -> Sequence[Cause]:
         found = msgspec.convert(spec, _Spec)
     except msgspec.ValidationError as error:
         return [_cause(str(error))]
-    causes: list[Cause] = []
+    causes: list[StatusCause] = []
     if len(found.rules) > RULES_MAX:
         causes.append(invalid_value("spec.rules", len(found.rules), f"must have at most {RULES_MAX} rules"))
     _check_rules(found.rules, causes)
@@ -85,7 +85,7 @@ def _validate(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_rules(rules: Sequence[Rule], causes: list[Cause]) -> None:
+def _check_rules(rules: Sequence[Rule], causes: list[StatusCause]) -> None:
     names: dict[str, None] = {}
     for number, rule in enumerate(rules):
         path = f"spec.rules[{number}]"
@@ -94,17 +94,17 @@ def _check_rules(rules: Sequence[Rule], causes: list[Cause]) -> None:
             detail = f"must consist of letters, digits and hyphens, up to {_NAME_LENGTH_MAX}"
             causes.append(invalid_value(f"{path}.name", rule.name, detail))
         elif rule.name in names:
-            causes.append(Cause(CauseType.DUPLICATE, f"{path}.name", f'Duplicate value: "{rule.name}"'))
+            causes.append(StatusCause(CauseType.DUPLICATE, f"{path}.name", f'Duplicate value: "{rule.name}"'))
         if rule.one_in < 1:
             causes.append(invalid_value(f"{path}.oneIn", rule.one_in, "must be greater than or equal to 1"))
         names[rule.name] = None
 
 
-def _cause(text: str) -> Cause:
+def _cause(text: str) -> StatusCause:
     """What msgspec says, as the API says it: "Expected `int`, got `str` - at `$.rules[0].oneIn`"."""
     what, _, place = text.partition(" - at `$")
     path = "spec" + place.removesuffix("`")
-    return Cause(CauseType.INVALID, path, f"Invalid value: {what}")
+    return StatusCause(CauseType.INVALID, path, f"Invalid value: {what}")
 
 
 def incident_until(spec: dict[str, Any]) -> str:

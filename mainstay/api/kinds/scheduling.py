@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, forbidden_value
+from mainstay.api.errors import StatusCause, forbidden_value
 from mainstay.api.kind import Object
 from mainstay.api.kinds.checks import check_immutable, check_one_of
 from mainstay.api.kinds.declare import builtin, fill
@@ -16,8 +16,8 @@ def _default_priority(new: Object) -> None:
     fill(new, value=0, preemptionPolicy="PreemptLowerPriority")
 
 
-def _validate_priority(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_priority(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     name, value = new["metadata"].get("name") or "", new["value"]
     if name.startswith("system-"):
         if SYSTEM_PRIORITIES.get(name) != value:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, duplicate, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object, Subresource
 from mainstay.api.kinds.checks import (
     PROTOCOLS,
@@ -97,8 +97,8 @@ def _node_ports(spec: Object) -> list[int]:
     return sorted(port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort"))
 
 
-def _validate_service(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_service(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     spec = new["spec"]
     kind = spec.get("type")
     ports = spec.get("ports") or []
@@ -137,7 +137,7 @@ def _validate_service(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_given_address(spec: Object, causes: list[Cause]) -> None:
+def _check_given_address(spec: Object, causes: list[StatusCause]) -> None:
     address = spec.get("clusterIP")
     listed = spec.get("clusterIPs") or []
     if address and address != "None":
@@ -146,7 +146,7 @@ def _check_given_address(spec: Object, causes: list[Cause]) -> None:
         causes.append(invalid_value("spec.clusterIPs[0]", listed[0], "first value must match `clusterIP`"))
 
 
-def _check_service_ports(ports: Sequence[Object], kind: object, causes: list[Cause]) -> None:
+def _check_service_ports(ports: Sequence[Object], kind: object, causes: list[StatusCause]) -> None:
     names: set[str] = set()
     taken: set[tuple[object, object]] = set()
     for number, port in enumerate(ports):
@@ -174,7 +174,7 @@ def _check_service_ports(ports: Sequence[Object], kind: object, causes: list[Cau
         taken.add(this)
 
 
-def _check_address(address: object, path: str, causes: list[Cause]) -> None:
+def _check_address(address: object, path: str, causes: list[StatusCause]) -> None:
     try:
         ip_address(str(address))
     except ValueError:
@@ -189,8 +189,8 @@ def _default_endpoints(new: Object) -> None:
                 port["protocol"] = "TCP"
 
 
-def _validate_endpoints(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_endpoints(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     for number, subset in enumerate(new.get("subsets") or ()):
         here = f"subsets[{number}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
@@ -219,8 +219,8 @@ def _default_slice(new: Object) -> None:
         fill(port, name="", protocol="TCP")
 
 
-def _validate_slice(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_slice(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     kind = new["addressType"]
     if not kind:
         causes.append(required("addressType"))
@@ -254,7 +254,7 @@ def _validate_slice(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_slice_address(kind: str, address: str, path: str, causes: list[Cause]) -> None:
+def _check_slice_address(kind: str, address: str, path: str, causes: list[StatusCause]) -> None:
     if kind == "FQDN":
         check_subdomain(address, path, "", causes)
         return

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from mainstay.api import kind_names
-from mainstay.api.errors import Cause, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.amounts import check_amount
 from mainstay.api.kinds.checks import check_immutable, check_one_of, check_selector, invalid_json
@@ -37,8 +37,8 @@ def _pending() -> Object:
     return {"phase": "Pending"}
 
 
-def _validate_volume(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_volume(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     spec = new["spec"]
     _check_access_modes(spec, causes)
     capacity = spec.get("capacity")
@@ -69,7 +69,7 @@ def _validate_volume(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_access_modes(spec: Object, causes: list[Cause]) -> None:
+def _check_access_modes(spec: Object, causes: list[StatusCause]) -> None:
     modes = spec.get("accessModes") or ()
     if not modes:
         causes.append(required("spec.accessModes", "at least 1 access mode is required"))
@@ -86,8 +86,8 @@ def _default_claim(new: Object) -> None:
     fill(child(new, "status"), phase="Pending")
 
 
-def _validate_claim(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_claim(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     spec = new["spec"]
     _check_access_modes(spec, causes)
     if spec.get("selector"):
@@ -104,7 +104,7 @@ def _validate_claim(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _check_claim_update(spec: Object, was: Object, old: Object, causes: list[Cause]) -> None:
+def _check_claim_update(spec: Object, was: Object, old: Object, causes: list[StatusCause]) -> None:
     before = dict(was)
     if not before.get("volumeName"):
         before["volumeName"] = spec.get("volumeName")  # Binding a claim to its volume is what they are there for.
@@ -123,8 +123,8 @@ def _default_storage_class(new: Object) -> None:
     fill(new, reclaimPolicy="Delete", volumeBindingMode="Immediate")
 
 
-def _validate_storage_class(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_storage_class(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     if not new.get("provisioner"):
         causes.append(required("provisioner"))
     check_one_of(new, "reclaimPolicy", ("Delete", "Retain"), "", causes)
@@ -158,8 +158,8 @@ def _default_driver(new: Object) -> None:
         spec["volumeLifecycleModes"] = ["Persistent"]
 
 
-def _validate_capacity(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_capacity(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     if not new.get("storageClassName"):
         causes.append(required("storageClassName"))
     for field in ("capacity", "maximumVolumeSize"):
@@ -171,8 +171,8 @@ def _validate_capacity(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _validate_attachment(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_attachment(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     spec = new.get("spec") or {}
     for field in ("attacher", "nodeName"):
         if not spec.get(field):
@@ -185,8 +185,8 @@ def _validate_attachment(new: Object, old: Object | None) -> Sequence[Cause]:
     return causes
 
 
-def _validate_attributes(new: Object, old: Object | None) -> Sequence[Cause]:
-    causes: list[Cause] = []
+def _validate_attributes(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
     if not new.get("driverName"):
         causes.append(required("driverName"))
     if old is not None:

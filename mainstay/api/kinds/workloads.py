@@ -1,6 +1,6 @@
 """What all workloads have in common: a selector and a template, which must fit together."""
 
-from mainstay.api.errors import Cause, forbidden_value, required
+from mainstay.api.errors import StatusCause, forbidden_value, required
 from mainstay.api.kind import Object
 from mainstay.api.kinds.checks import (
     check_immutable,
@@ -15,7 +15,7 @@ from mainstay.api.kinds.pod_spec import check_template
 _ONLY_ALWAYS = ("Always",)
 
 
-def check_workload(new: Object, old: Object | None, causes: list[Cause], kind_in_words: str) -> None:
+def check_workload(new: Object, old: Object | None, causes: list[StatusCause], kind_in_words: str) -> None:
     """A workload that keeps its pods running: selector, template, and replicas if it has them."""
     spec = new.get("spec") or {}
     selector = spec.get("selector")

@@ -7,7 +7,7 @@ status is newer and is read first.
 from datetime import datetime
 from typing import Any
 
-from mainstay.api.holds import Phase, held_of
+from mainstay.api.holds import HoldPhase, held_of
 from mainstay.api.kind import Object
 from mainstay.api.tables.fields import at, flag, mapping, moment, text
 from mainstay.api.tables.table import AGE, NAME, Cell, Filled, count_at, filled, flag_at, of, table, text_at
@@ -57,7 +57,7 @@ def _held_for(hold: Object, now: datetime) -> str:
     held = held_of(hold)
     if held is None:
         return NONE
-    return human_duration(held.expires_at - now) if held.is_in_force(now) else str(Phase.EXPIRED)
+    return human_duration(held.expires_at - now) if held.is_in_force(now) else str(HoldPhase.EXPIRED)
 
 
 def _amounts(path: str) -> Cell:

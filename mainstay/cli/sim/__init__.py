@@ -8,21 +8,21 @@ from typing import Final
 
 import click
 
-from mainstay.cli.lazy_group import Entry, LazyGroup
+from mainstay.cli.lazy_group import CommandEntry, LazyGroup
 
 SIM_COMMANDS: Final = (
-    Entry("Scenarios", "list", "List the scenarios", "mainstay.cli.sim.run:list_scenarios"),
-    Entry("Scenarios", "faults", "List the faults", "mainstay.cli.sim.run:faults"),
-    Entry("Runs", "run", "Run scenarios, once for each seed", "mainstay.cli.sim.run:run"),
-    Entry("Runs", "continue", "Continue a recorded cluster with faults", "mainstay.cli.sim.run:continue_"),
-    Entry("Runs", "search", "Search for a run that breaks a promise", "mainstay.cli.sim.search:search"),
-    Entry("Runs", "sweep", "Try one fault at every possible point", "mainstay.cli.sim.sweep:sweep"),
-    Entry("Runs", "lineage", "Try only faults that good outcomes rest on", "mainstay.cli.sim.sweep:lineage"),
-    Entry("Runs", "sieve", "Hide changes from one program", "mainstay.cli.sim.sweep:sieve"),
-    Entry("Failed runs", "replay", "Replay a failed run and compare", "mainstay.cli.sim.replay:replay"),
-    Entry("Failed runs", "shrink", "Reduce a failed run to what it needs", "mainstay.cli.sim.replay:shrink"),
-    Entry("Failed runs", "diff", "Compare a failed run with one that passes", "mainstay.cli.sim.replay:diff"),
-    Entry("Failed runs", "serve", "Serve the API of a run at one moment", "mainstay.cli.sim.serve:serve"),
+    CommandEntry("Scenarios", "list", "List the scenarios", "mainstay.cli.sim.run:list_scenarios"),
+    CommandEntry("Scenarios", "faults", "List the faults", "mainstay.cli.sim.run:faults"),
+    CommandEntry("Runs", "run", "Run scenarios, once for each seed", "mainstay.cli.sim.run:run"),
+    CommandEntry("Runs", "continue", "Continue a recorded cluster with faults", "mainstay.cli.sim.run:continue_"),
+    CommandEntry("Runs", "search", "Search for a run that breaks a promise", "mainstay.cli.sim.search:search"),
+    CommandEntry("Runs", "sweep", "Try one fault at every possible point", "mainstay.cli.sim.sweep:sweep"),
+    CommandEntry("Runs", "lineage", "Try only faults that good outcomes rest on", "mainstay.cli.sim.sweep:lineage"),
+    CommandEntry("Runs", "sieve", "Hide changes from one program", "mainstay.cli.sim.sweep:sieve"),
+    CommandEntry("Failed runs", "replay", "Replay a failed run and compare", "mainstay.cli.sim.replay:replay"),
+    CommandEntry("Failed runs", "shrink", "Reduce a failed run to what it needs", "mainstay.cli.sim.replay:shrink"),
+    CommandEntry("Failed runs", "diff", "Compare a failed run with one that passes", "mainstay.cli.sim.replay:diff"),
+    CommandEntry("Failed runs", "serve", "Serve the API of a run at one moment", "mainstay.cli.sim.serve:serve"),
 )
 
 

@@ -9,7 +9,7 @@ import click
 from mainstay.cli.counts import render_count
 from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
-from mainstay.cli.sim.report import BUNDLE_ENDING, Progress, choose_exit, jobs_option, load_bundle, report_errors
+from mainstay.cli.sim.report import BUNDLE_ENDING, ProgressPrinter, choose_exit, jobs_option, load_bundle, report_errors
 
 if TYPE_CHECKING:
     from mainstay.sim.failure.rerun import Replayed
@@ -111,7 +111,7 @@ def shrink(bundle: Path, output: Path | None, within: timedelta, jobs: int | Non
         from mainstay.sim.failure.shrinker import shrink as reduce_run
 
         kept = load_bundle(bundle)
-        progress = Progress(kept.scenario)
+        progress = ProgressPrinter(kept.scenario)
 
         def say(step: "ShrinkStep") -> None:
             choices, faults = render_count(step.choices, "choice"), render_count(step.faults, "fault")

@@ -192,7 +192,7 @@ def repeat_check(check: bool | None) -> Iterator[RepeatCheck]:
         yield RepeatCheck(guard)
 
 
-class Progress:
+class ProgressPrinter:
     """Prints the progress of long work on standard error now and then."""
 
     def __init__(self, what: str) -> None:

@@ -12,7 +12,7 @@ from mainstay.cli.counts import render_count
 from mainstay.cli.durations import Duration
 from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.sim.report import (
-    Progress,
+    ProgressPrinter,
     RepeatCheck,
     bundles_option,
     check_option,
@@ -197,7 +197,7 @@ def run_all(
         raise click.UsageError(f"strategy {strategy!r} not found: use one of {', '.join(STRATEGIES)}")
     patch = find_patch(plant)
     how = "".join((f" --strategy {strategy}" if strategy != "random" else "", f" --plant {plant}" if plant else ""))
-    progress = Progress(scenario.name)
+    progress = ProgressPrinter(scenario.name)
     click.echo(f"{scenario.name}: {render_count(len(seeds), 'run')}, {jobs} in parallel", err=True)
     again = again or f"mainstay sim run {name}{how}"
     made, bad = 0, []

@@ -11,7 +11,7 @@ import msgspec
 from mainstay.cli.counts import render_count
 from mainstay.cli.durations import Duration
 from mainstay.cli.sim.report import (
-    Progress,
+    ProgressPrinter,
     RepeatCheck,
     bundles_option,
     check_option,
@@ -107,7 +107,7 @@ def _search(
     from mainstay.sim.failure.report import report_short
     from mainstay.sim.run.forks import run_many
 
-    progress = Progress(scenario.name)
+    progress = ProgressPrinter(scenario.name)
     made, found = 0, None
     due = guard.due()
     click.echo(f"{scenario.name}: searching with strategy {strategy.name}, {jobs} in parallel", err=True)

@@ -10,7 +10,7 @@ import msgspec
 from mainstay.cli.counts import render_count
 from mainstay.cli.durations import Duration
 from mainstay.cli.sim.report import (
-    Progress,
+    ProgressPrinter,
     bundles_option,
     choose_exit,
     find_patch,
@@ -90,7 +90,7 @@ def sweep(
     if unknown := [fault for fault in faults if fault not in EVERYWHERE]:
         raise click.UsageError(f"--faults {unknown[0]!r} cannot be swept: use {', '.join(EVERYWHERE)}")
     work = find_scenario(scenario)
-    progress = Progress(scenario)
+    progress = ProgressPrinter(scenario)
     tried, of = 0, 0
     bad: list[RunResult] = []
     for each in sweep_runs(
@@ -154,7 +154,7 @@ def lineage(
     from mainstay.env.processes import cores
     from mainstay.sim.lineage.injection import inject
 
-    progress = Progress(scenario)
+    progress = ProgressPrinter(scenario)
     bad: list[RunResult] = []
     claims: list[Any] = []
     made = 0
@@ -232,7 +232,7 @@ def sieve(
     from mainstay.env.processes import cores
     from mainstay.sim.sieve import SievePattern, sift_runs
 
-    progress = Progress(scenario)
+    progress = ProgressPrinter(scenario)
     bad: list[RunResult] = []
     tried = idle = 0
     steps = sift_runs(
@@ -285,7 +285,7 @@ def _show(what: str, result: "RunResult", bundle: Path | None, as_json: bool) ->
         click.echo("\n  ".join(lines))
 
 
-def _close(scenario: str, claim: str, progress: Progress, as_json: bool, **figures: Any) -> None:
+def _close(scenario: str, claim: str, progress: ProgressPrinter, as_json: bool, **figures: Any) -> None:
     if as_json:
         say_json({"scenario": scenario, "claim": claim, "seconds": round(progress.took_s, 1), **figures})
     else:

@@ -36,7 +36,7 @@ from mainstay.api.labels import LabelSelector, from_object
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.owners import controller_of
 from mainstay.client.cache import Cache
-from mainstay.client.entry import Change, Entry
+from mainstay.client.entry import CachedObject, Change
 from mainstay.client.indexes import NAMESPACE
 from mainstay.client.partial import reader
 from mainstay.controllers.deployment.rolling import scaled
@@ -171,7 +171,7 @@ _read_counted = reader(
 )
 
 
-def _counted(entry: Entry | None) -> tuple[Mapping[str, str], list[Any]]:
+def _counted(entry: CachedObject | None) -> tuple[Mapping[str, str], list[Any]]:
     """The labels of a pod, and all else of it that budgets depend on."""
     if entry is None:
         return {}, []
@@ -215,7 +215,7 @@ def _in_the_namespace() -> Callable[[Change, Cache], Iterable[ObjectKey]]:
 _read_scale = reader([("spec", "replicas"), ("metadata", "ownerReferences")])
 
 
-def _replicas(entry: Entry | None) -> tuple[Any, ...] | None:
+def _replicas(entry: CachedObject | None) -> tuple[Any, ...] | None:
     return None if entry is None else (entry.uid, *_read_scale(entry.raw))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.explain.debug.view import Observed, Rollback
+from mainstay.explain.debug.view import ObservedRevision, Rollback
 from mainstay.explain.story.lines import StoryObject
 from mainstay.explain.writers import Version
 
@@ -26,7 +26,7 @@ def rollbacks(kind: KindName, workload: Object, versions: Sequence[Version]) -> 
     status, metadata = workload.get("status") or {}, workload["metadata"]
     after = (last.after or {}).get("metadata") or {}
     generation, observed = int(after.get("generation") or 0), int(status.get("observedGeneration") or 0)
-    seen = Observed(
+    seen = ObservedRevision(
         component="deployment",
         revision=last.revision if observed >= generation else 0,
         is_observed=observed >= generation,

@@ -16,7 +16,7 @@ from mainstay.api.pod_state import condition_of, is_active, is_leaving, is_ready
 from mainstay.controllers.deployment import revisions
 from mainstay.controllers.deployment import status as rollout_status
 from mainstay.explain.registry import WhyRoom
-from mainstay.explain.why.answer import Also, Link, Verdict
+from mainstay.explain.why.answer import Also, ChainLink, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.control import hold_found, not_done
@@ -108,7 +108,7 @@ def _given_up(deployment: Object, found: Found) -> Found:
     return replace(found, verdict=Verdict.BLOCKED, chain=(*found.chain, link))
 
 
-async def _controller(case: Case, kind: KindName, workload: Object, controller: str, observed: int) -> Link:
+async def _controller(case: Case, kind: KindName, workload: Object, controller: str, observed: int) -> ChainLink:
     subject = subject_of(kind, workload)
     records = await case.records(kind.text, subject.namespace, subject.name, subject.uid)
     own = [each for each in records if each.component == controller and each.subject.generation == subject.generation]
@@ -215,7 +215,7 @@ async def _rolling(
     return Found(cause=Cause.ROLLING_OUT, sentence=sentence(text), verdict=Verdict.WAITING, since=moved, chain=(link,))
 
 
-async def why_removed(case: Case, told: Version, link: Link) -> Removal:
+async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
     text = "the Deployment controller keeps only so many old ReplicaSets (revisionHistoryLimit)"
     return Removal(Cause.ROLLED_OVER, text, (link,))
 

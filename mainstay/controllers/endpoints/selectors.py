@@ -11,7 +11,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS, SERVICES
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
-from mainstay.client.entry import Change, Entry
+from mainstay.client.entry import CachedObject, Change
 from mainstay.client.indexes import Index
 from mainstay.client.partial import reader
 from mainstay.loop.view import View
@@ -76,7 +76,7 @@ def services_of(view: View, pod: Object) -> list[Object]:
     return [found[name] for name in sorted(found)]
 
 
-def keys_selected(service: Entry | None, pods: Cache) -> list[ObjectKey]:
+def keys_selected(service: CachedObject | None, pods: Cache) -> list[ObjectKey]:
     """The keys of the pods that may be selected by a Service: those with one label of its selector."""
     if service is None:
         return []
@@ -97,7 +97,7 @@ _read_routed = reader(
 )
 
 
-def _routed(entry: Entry | None) -> tuple[Mapping[str, str], list[Any]]:
+def _routed(entry: CachedObject | None) -> tuple[Mapping[str, str], list[Any]]:
     """The labels of a pod, and all else that may change and that where a Service leads depends on."""
     if entry is None:
         return {}, []

@@ -24,7 +24,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.api.stages import SERVING_CONDITION
 from mainstay.api.well_known_labels import SERVICE_NAME
 from mainstay.client.cache import Cache
-from mainstay.client.entry import Change, Entry
+from mainstay.client.entry import CachedObject, Change
 from mainstay.client.indexes import Index
 from mainstay.client.partial import reader
 from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, keys_selected, services_of
@@ -36,7 +36,7 @@ from mainstay.loop.view import View
 PATIENCE: Final = timedelta(seconds=5)
 
 
-class Reason(StrEnum):
+class ServingReason(StrEnum):
     """Why a pod is served, or is not. Shown to users: only add."""
 
     IN_SLICE = "InSlice"
@@ -69,7 +69,7 @@ def _pods_in(change: Change) -> Iterable[ObjectKey]:
     return list(dict.fromkeys(key for uid, key in (before | after).items() if (uid in before) != (uid in after)))
 
 
-def led_to(entry: Entry | None) -> dict[str, ObjectKey]:
+def led_to(entry: CachedObject | None) -> dict[str, ObjectKey]:
     """The pods that stand in a slice as ready, by uid: another one may have got the name of the first."""
     found: dict[str, ObjectKey] = {}
     if entry is None:
@@ -105,18 +105,20 @@ class Serving(Controller):
             return Decision()
         said = pod_state.condition_of(pod, SERVING_CONDITION)
         if not pod_state.is_ready(pod):
-            return Decision() if said is None else _say(Truth.FALSE, Reason.NOT_READY, "it is not ready")
+            return Decision() if said is None else _say(Truth.FALSE, ServingReason.NOT_READY, "it is not ready")
         if service := _leading_here(view, pod):
-            return _say(Truth.TRUE, Reason.IN_SLICE, f"Service {service} leads to it")
+            return _say(Truth.TRUE, ServingReason.IN_SLICE, f"Service {service} leads to it")
         services = [each["metadata"]["name"] for each in services_of(view, pod)]
         if said is None and not services:
             return Decision()
         if not services:
-            return _say(Truth.FALSE, Reason.NOT_SELECTED, "no Service leads to it")
+            return _say(Truth.FALSE, ServingReason.NOT_SELECTED, "no Service leads to it")
         since = pod_state.ready_since(pod)
         if said is None and since is not None and since <= view.now < since + PATIENCE:
             return Decision(result=WakeAt(since + PATIENCE, "it should be in a slice by then"))
-        return _say(Truth.FALSE, Reason.NOT_IN_SLICE, f"Service {services[0]} selects it and has no slice with it")
+        return _say(
+            Truth.FALSE, ServingReason.NOT_IN_SLICE, f"Service {services[0]} selects it and has no slice with it"
+        )
 
 
 def _leading_here(view: View, pod: Object) -> str:
@@ -131,5 +133,5 @@ def _leading_here(view: View, pod: Object) -> str:
     return next(found, "")
 
 
-def _say(truth: Truth, reason: Reason, message: str) -> Decision:
+def _say(truth: Truth, reason: ServingReason, message: str) -> Decision:
     return Decision(conditions=(Condition(SERVING_CONDITION, truth, reason, message),))

@@ -22,7 +22,7 @@ from mainstay.api.kind_names import ENDPOINT_SLICES, NODES, PODS, SERVICES
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.well_known_labels import SERVICE_NAME, ZONE_LABEL
 from mainstay.client.cache import Cache
-from mainstay.client.entry import Change, Entry
+from mainstay.client.entry import CachedObject, Change
 from mainstay.client.indexes import Index
 from mainstay.client.partial import reader
 from mainstay.controllers.endpoints.packing import ExistingSlice, Packing, Slice, held_in, packed
@@ -75,7 +75,7 @@ def _when_a_zone_changes(change: Change, services: Cache) -> Iterable[ObjectKey]
     return services.keys() if _zone(change.old) != _zone(change.new) else ()
 
 
-def _zone(entry: Entry | None) -> str:
+def _zone(entry: CachedObject | None) -> str:
     labels = None if entry is None else _read_labels(entry.raw)[0]
     return str((labels or {}).get(ZONE_LABEL) or "")
 

@@ -14,7 +14,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache, Malformed
-from mainstay.client.entry import Entry
+from mainstay.client.entry import CachedObject
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
@@ -32,7 +32,7 @@ class Reference(NamedTuple):
     """An owner that waits for its dependents waits for this one."""
 
 
-class Node(Entry, frozen=True, gc=False):
+class Node(CachedObject, frozen=True, gc=False):
     """An object. `raw` and `values` of an entry are empty."""
 
     kind: KindName = KindName("", "", "", "", False)
@@ -91,7 +91,7 @@ class Nodes(Cache):
         super().__init__(kind)
         self._shared: dict[tuple[Reference, ...], tuple[Reference, ...]] = {}
 
-    def read(self, raw: bytes) -> Entry:
+    def read(self, raw: bytes) -> CachedObject:
         try:
             metadata = _decode(raw).metadata
             revision = int(metadata.resource_version)
@@ -115,7 +115,7 @@ class Nodes(Cache):
             lets_go=is_leaving and ORPHAN in finalizers,
         )
 
-    def read_item(self, raw: bytes) -> Entry:
+    def read_item(self, raw: bytes) -> CachedObject:
         return self.read(raw)
 
     def _owners(self, references: list[_Reference] | None) -> tuple[Reference, ...]:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from mainstay.explain.registry import WhyRoom
-from mainstay.explain.why.answer import Link
+from mainstay.explain.why.answer import ChainLink
 from mainstay.explain.why.case import OWNER_KINDS, Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import clock
@@ -11,7 +11,7 @@ from mainstay.explain.why.removal import Removal, told_to_go, why_told_to_go
 from mainstay.explain.writers import Version
 
 
-async def why_removed(case: Case, told: Version, link: Link) -> Removal:
+async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
     """Its owner is gone: who removed that?"""
     obj = told.object
     namespace = obj["metadata"].get("namespace") or ""

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api import pod_state
-from mainstay.api.holds import KEPT_FOR, HoldReason, HoldScope, ParsedHold, Phase, held_of
+from mainstay.api.holds import KEPT_FOR, HoldPhase, HoldReason, HoldScope, ParsedHold, held_of
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NAMESPACES
 from mainstay.api.object_key import ObjectKey
@@ -79,7 +79,7 @@ class Holds(Controller):
             found = self._found(view, held)
             return Decision(
                 result=WakeAt(held.expires_at + _A_LITTLE_LATER, HoldReason.IN_FORCE),
-                status={"phase": str(Phase.ACTIVE)},
+                status={"phase": str(HoldPhase.ACTIVE)},
                 conditions=(Condition(ACTIVE, Truth.TRUE, HoldReason.IN_FORCE, held.words), found),
                 events=_told(hold, found),
             )
@@ -90,11 +90,11 @@ class Holds(Controller):
                 (Delete(HOLDS, key, held.uid, resource_version=version),),
                 reasons=(f"it ended at {held.until}, and has been shown for long enough",),
             )
-        is_news = (hold.get("status") or {}).get("phase") != Phase.EXPIRED
+        is_news = (hold.get("status") or {}).get("phase") != HoldPhase.EXPIRED
         text = f"it ended at {held.until}: what {held.owner} held goes on"
         return Decision(
             result=WakeAt(gone_at + _A_LITTLE_LATER, HoldReason.EXPIRED),
-            status={"phase": str(Phase.EXPIRED)},
+            status={"phase": str(HoldPhase.EXPIRED)},
             conditions=(Condition(ACTIVE, Truth.FALSE, HoldReason.EXPIRED, text),),
             events=(Tell(HoldReason.EXPIRED, text),) if is_news else (),
         )

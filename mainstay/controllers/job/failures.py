@@ -20,7 +20,7 @@ from mainstay.controllers.job import indexes
 from mainstay.controllers.job.failure_policy import FailureAction, rule_for
 from mainstay.controllers.job.indexes import is_indexed
 from mainstay.controllers.job.pods import is_tracked, is_withdrawn
-from mainstay.controllers.job.tally import PodOutcome, Tally, failures_after, outcome_of
+from mainstay.controllers.job.tally import JobTally, PodOutcome, failures_after, outcome_of
 
 SUCCESS: Final = "SuccessCriteriaMet"
 FAILURE: Final = "FailureTarget"
@@ -50,12 +50,12 @@ def stored_target(job: Object) -> Target | None:
     return None
 
 
-def target_of(job: Object, pods: Sequence[Object], tally: Tally, active: int, now: datetime) -> Target | None:
+def target_of(job: Object, pods: Sequence[Object], tally: JobTally, active: int, now: datetime) -> Target | None:
     """How it ends, if it is clear by now. Failures first, as upstream."""
     return _failure(job, pods, tally, now) or _success(job, tally, active)
 
 
-def _failure(job: Object, pods: Sequence[Object], tally: Tally, now: datetime) -> Target | None:
+def _failure(job: Object, pods: Sequence[Object], tally: JobTally, now: datetime) -> Target | None:
     spec = job["spec"]
     for pod in pods:
         rule = rule_for(job, pod) if is_tracked(pod) and not is_withdrawn(pod) else None
@@ -78,7 +78,7 @@ def _failure(job: Object, pods: Sequence[Object], tally: Tally, now: datetime) -
     return None
 
 
-def _success(job: Object, tally: Tally, active: int) -> Target | None:
+def _success(job: Object, tally: JobTally, active: int) -> Target | None:
     spec = job["spec"]
     completions = spec.get("completions")
     if is_indexed(job):

@@ -23,7 +23,7 @@ from mainstay.controllers.job.failures import (
 )
 from mainstay.controllers.job.indexes import is_indexed
 from mainstay.controllers.job.pods import is_withdrawn
-from mainstay.controllers.job.tally import PodOutcome, Tally, tally
+from mainstay.controllers.job.tally import JobTally, PodOutcome, tally
 from mainstay.loop.conditions import Condition, Truth
 
 
@@ -35,7 +35,7 @@ class JobSnapshot:
     pods: tuple[Object, ...]
     active: tuple[Object, ...]
     terminating: int
-    counted: Tally
+    counted: JobTally
     now: datetime
 
     @property

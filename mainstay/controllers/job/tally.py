@@ -45,7 +45,7 @@ class PodOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class JobTally:
     succeeded: int
     """To store as `status.succeeded`."""
     failed: int
@@ -78,7 +78,7 @@ def outcome_of(job: Object, pod: Object, *, is_failing: bool) -> PodOutcome | No
     return PodOutcome.FAILED if is_as_good_as_failed else None
 
 
-def tally(job: Object, pods: Sequence[Object], *, is_failing: bool, is_ending: bool) -> Tally:
+def tally(job: Object, pods: Sequence[Object], *, is_failing: bool, is_ending: bool) -> JobTally:
     """Where the counting stands.
 
     `is_failing`: the stored status says that the job as a whole has failed; `is_ending`: or that it has succeeded.
@@ -123,7 +123,7 @@ def tally(job: Object, pods: Sequence[Object], *, is_failing: bool, is_ending: b
     done = tuple(sorted(completed))
     in_all = {each: counted[each] + len(listed[each]) + waiting[each] for each in PodOutcome}
     is_settled = not (succeeded or failed or let_go or held or any(waiting.values())) and done == stored
-    return Tally(
+    return JobTally(
         succeeded=len(done) if indexed else counted[PodOutcome.SUCCEEDED],
         failed=counted[PodOutcome.FAILED],
         listed=(tuple(succeeded), tuple(failed)),

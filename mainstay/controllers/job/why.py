@@ -11,7 +11,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import JOBS, PODS
 from mainstay.api.pod_state import condition_of, is_active, is_leaving, is_ready, time_of
 from mainstay.explain.registry import WhyRoom
-from mainstay.explain.why.answer import Involved, Link, Verdict
+from mainstay.explain.why.answer import ChainLink, Involved, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.control import held, not_done
@@ -83,7 +83,7 @@ async def why_job(case: Case, job: Object) -> Found:
     return found.after((desired,))
 
 
-async def _desired(case: Case, job: Object) -> tuple[Link, datetime | None]:
+async def _desired(case: Case, job: Object) -> tuple[ChainLink, datetime | None]:
     subject, spec = subject_of(JOBS, job), job["spec"]
     versions = await case.versions(JOBS.text, subject.namespace, subject.name)
     first = next((each for each in versions if each.before is None and not each.is_first_known), None)
@@ -200,7 +200,7 @@ async def _not_made(
     return await not_done(case, JOBS, job, "job", what, since)
 
 
-async def why_removed(case: Case, told: Version, link: Link) -> Removal:
+async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
     """Why the Job controller removed a pod, or the Job itself."""
     obj = told.object
     name = owner_name(obj)
@@ -221,7 +221,7 @@ async def why_removed(case: Case, told: Version, link: Link) -> Removal:
     return Removal(Cause.SCALED_DOWN, f"Job {name} does not need it any more{reason}", (link,))
 
 
-async def _by_suspending(case: Case, obj: Object, name: str, link: Link) -> Removal:
+async def _by_suspending(case: Case, obj: Object, name: str, link: ChainLink) -> Removal:
     versions = await case.versions(JOBS.text, obj["metadata"].get("namespace") or "", name)
     setting = [each for each in versions if any(one.path == ("spec", "suspend") for one in each.changes)]
     if not setting:

@@ -11,7 +11,7 @@ from mainstay.api.kind_names import (
 from mainstay.api.kinds import BUILTIN
 from mainstay.api.pod_state import condition_of, is_leaving, time_of
 from mainstay.explain.registry import WhyRoom
-from mainstay.explain.why.answer import Involved, Link, Verdict
+from mainstay.explain.why.answer import ChainLink, Involved, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.control import not_done
@@ -113,7 +113,7 @@ async def _find_content(case: Case, namespace: str) -> dict[KindName, list[Objec
     return found
 
 
-async def why_removed(case: Case, told: Version, link: Link) -> Removal:
+async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
     """Why the namespace controller removed an object: its namespace is being deleted."""
     name = str(told.object["metadata"].get("namespace") or "")
     going = told_to_go(await case.versions(NAMESPACES.text, "", name), "")

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.loop.fencing import LeaseTimes, MayStart, Observed, may_start
+from mainstay.loop.fencing import LeaseTimes, MayStart, ObservedLease, may_start
 
 LEASE_DURATION: Final = timedelta(seconds=40)
 """Of a lease that does not say how long it lasts. As Kubernetes' nodes have it."""
@@ -33,7 +33,7 @@ class Heard:
     status_marker: str = ""
     """What it last wrote into its status as the time of that."""
     holder: str = ""
-    lease: Observed | None = None
+    lease: ObservedLease | None = None
     """Its Lease; None: there is none, and there was none."""
     has_lease: bool = False
     duration: timedelta = LEASE_DURATION
@@ -49,7 +49,7 @@ def with_lease(heard: Heard, node: str, lease: Object | None, now_ns: int) -> He
     """After the Lease was seen like this; None: it is gone."""
     if lease is None:
         # Its holder may have renewed it just before. From now on it cannot.
-        return replace(heard, lease=Observed(0, now_ns), has_lease=False, holder="")
+        return replace(heard, lease=ObservedLease(0, now_ns), has_lease=False, holder="")
     revision, spec = int(lease["metadata"]["resourceVersion"]), lease.get("spec") or {}
     if heard.has_lease and heard.lease is not None and revision <= heard.lease.revision:
         return heard
@@ -58,7 +58,7 @@ def with_lease(heard: Heard, node: str, lease: Object | None, now_ns: int) -> He
     is_heartbeat = heard.lease is not None and holder == node
     return replace(
         heard,
-        lease=Observed(revision, now_ns),
+        lease=ObservedLease(revision, now_ns),
         has_lease=True,
         holder=holder,
         duration=parse_duration(spec),
@@ -101,7 +101,7 @@ def is_heard(heard: Heard, since_ns: int) -> bool:
 def fence(heard: Heard, now_ns: int) -> MayStart | None:
     """The revision at which its Lease may be taken, if its at-most-one pods must have ended by now. 0: there is no
     Lease, and has not been for long enough."""
-    observed = heard.lease or Observed(0, heard.first_ns)
+    observed = heard.lease or ObservedLease(0, heard.first_ns)
     duration = heard.duration + timedelta(seconds=1)
     answer = may_start(observed, now_ns, LeaseTimes(duration=duration, renew_every=duration / 4))
     return answer if isinstance(answer, MayStart) else None

@@ -17,7 +17,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import COMPONENT_STATES, HOLDS, NODES, PODS
 from mainstay.api.node_health import HealthState
 from mainstay.api.object_key import ObjectKey
-from mainstay.client.breaker import Condition
+from mainstay.client.breaker import BreakerState
 from mainstay.client.errors import ApiError, Throttled, Unavailable
 from mainstay.client.indexes import NODE
 from mainstay.controllers.node_health.actions import Actions
@@ -124,7 +124,7 @@ class NodeHealth(PeriodicLoop[Step]):
         if is_late and not self.sees_own_writes() and not found:
             found.append(Evidence(Signal.WATCH_DISCONNECTS, Strength.REPEATED, Scope.OURSELVES))
         servers = self._client.servers()
-        if self._failures >= FAILURES_MAX or all(server.condition is not Condition.CLOSED for server in servers):
+        if self._failures >= FAILURES_MAX or all(server.condition is not BreakerState.CLOSED for server in servers):
             found.append(Evidence(Signal.API_TIMEOUTS, Strength.REPEATED, Scope.OURSELVES))
             self._failures = 0
         return tuple(found)

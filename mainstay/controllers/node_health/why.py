@@ -15,7 +15,7 @@ from mainstay.api.pod_state import condition_of, is_active, node_of, time_of, zo
 from mainstay.api.taints import KEEPS_AWAY, NO_EXECUTE, Taint, stays_for, taints_of, tolerations_of, untolerated
 from mainstay.explain.fields import FieldChange
 from mainstay.explain.registry import WhyRoom
-from mainstay.explain.why.answer import Also, CureFound, Evidence, Involved, Link, Verdict
+from mainstay.explain.why.answer import Also, ChainLink, CureFound, Evidence, Involved, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import (
@@ -251,7 +251,7 @@ async def _why(case: Case, node: Object) -> Found:
     )
 
 
-async def _made(case: Case, node: Object) -> Link:
+async def _made(case: Case, node: Object) -> ChainLink:
     versions = await case.versions(NODES.text, "", node["metadata"]["name"])
     first = next((each for each in versions if each.before is None and not each.is_first_known), None)
     if first is None:
@@ -332,7 +332,7 @@ def _about(resource: str, size: int) -> str:
     return amount(resource, size)
 
 
-async def why_removed(case: Case, told: Version, link: Link) -> Removal:
+async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
     """Why node health evicted a pod: its node is lost, or has a taint."""
     obj = told.object
     name = node_of(obj)

@@ -3,14 +3,14 @@
 from typing import Final
 
 from mainstay.explain.registry import WhyRoom
-from mainstay.explain.why.answer import Link
+from mainstay.explain.why.answer import ChainLink
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.removal import Removal
 from mainstay.explain.writers import Version
 
 
-async def why_removed(case: Case, told: Version, link: Link) -> Removal:
+async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
     return Removal(Cause.COMPLETED, "it had ended, and the oldest that have are removed", (link,))
 
 

@@ -17,7 +17,7 @@ from mainstay.api.labels import LabelSelector
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.owners import is_controlled_by
 from mainstay.client.cache import Cache
-from mainstay.client.entry import Change, Entry
+from mainstay.client.entry import CachedObject, Change
 from mainstay.client.indexes import NAMESPACE, Index
 from mainstay.loop.controller import reference_to
 from mainstay.loop.decision import Patch
@@ -98,6 +98,6 @@ def selecting_orphans() -> Callable[[Change, Cache], Iterable[ObjectKey]]:
     return wakes
 
 
-def _is_orphan(entry: Entry) -> bool:
+def _is_orphan(entry: CachedObject) -> bool:
     # Cheap for the many that have a controller: nothing is decoded.
     return b'"controller":true' not in entry.raw

@@ -30,10 +30,10 @@ from mainstay.api.progress import (
     Deadline,
     DeadlineState,
     Error,
-    Limit,
     PendingReason,
     Progress,
     ProgressAction,
+    ProgressLimit,
     ProgressVerdict,
     progress_of,
 )
@@ -146,7 +146,7 @@ def of_job(job: Object, pods: Sequence[Object], now: datetime) -> Progress:
     parallel = int(spec.get("parallelism", 1))
     desired, succeeded = int(spec.get("completions") or parallel), int(status.get("succeeded") or 0)
     replicas = replicas_of(pods)
-    limit: Limit | None = None
+    limit: ProgressLimit | None = None
     error: Error | None = None
     before = progress_of(job)
     failed = _holds(job, "Failed") or _holds(job, "FailureTarget")
@@ -156,7 +156,7 @@ def of_job(job: Object, pods: Sequence[Object], now: datetime) -> Progress:
         verdict = ProgressVerdict.FAILED
         error = _error_of(failed)
     elif spec.get("suspend"):
-        limit, verdict = Limit(Stage.ADMITTED, "job", "Suspended", desired - succeeded), ProgressVerdict.WAITING
+        limit, verdict = ProgressLimit(Stage.ADMITTED, "job", "Suspended", desired - succeeded), ProgressVerdict.WAITING
     else:
         tried = max(0, min(parallel, desired - succeeded) - replicas.admitted)
         limit, verdict = _limit((*_not_admitted(job, tried, "job"), *replicas.holdups))
@@ -179,7 +179,7 @@ def of_job(job: Object, pods: Sequence[Object], now: datetime) -> Progress:
     )
 
 
-def _limit(holdups: Sequence[Holdup]) -> tuple[Limit | None, ProgressVerdict]:
+def _limit(holdups: Sequence[Holdup]) -> tuple[ProgressLimit | None, ProgressVerdict]:
     return limit_of(holdups) or (None, ProgressVerdict.PROGRESSING)
 
 
@@ -226,7 +226,9 @@ def _order(action: ProgressAction) -> tuple[str, int, str]:
     return action.at, rank, action.object
 
 
-def _last_error(limit: Limit | None, verdict: ProgressVerdict, before: Progress | None, now: datetime) -> Error | None:
+def _last_error(
+    limit: ProgressLimit | None, verdict: ProgressVerdict, before: Progress | None, now: datetime
+) -> Error | None:
     """What stands in the way; when nothing does, what last stood there."""
     last = before.last_error if before is not None else None
     if limit is None or verdict not in (ProgressVerdict.WAITING, ProgressVerdict.STUCK, ProgressVerdict.FAILED):
@@ -296,7 +298,9 @@ def of_deployment(deployment: Object, sets: Sequence[Object], now: datetime) -> 
     )
 
 
-def _limit_of_sets(deployment: Object, parts: Sequence[Progress], behind: int) -> tuple[Limit | None, ProgressVerdict]:
+def _limit_of_sets(
+    deployment: Object, parts: Sequence[Progress], behind: int
+) -> tuple[ProgressLimit | None, ProgressVerdict]:
     """What limits most of the replicas in one of the sets; else that the rollout itself has not asked for them yet."""
     found = [part for part in parts if part.limited_by is not None]
     if found:
@@ -307,10 +311,12 @@ def _limit_of_sets(deployment: Object, parts: Sequence[Progress], behind: int) -
     said = pod_state.condition_of(deployment, rollout_status.PROGRESSING) or {}
     if said.get("reason") == rollout_status.HELD:
         message = str(said.get("message") or "")[:MESSAGE_LENGTH_MAX]
-        return Limit(Stage.ADMITTED, "deployment", rollout_status.HELD, behind, message), ProgressVerdict.WAITING
+        return ProgressLimit(
+            Stage.ADMITTED, "deployment", rollout_status.HELD, behind, message
+        ), ProgressVerdict.WAITING
     if deployment["spec"].get("paused"):
-        return Limit(Stage.ADMITTED, "deployment", "Paused", behind), ProgressVerdict.WAITING
-    return Limit(Stage.ADMITTED, "deployment", "RollingOut", behind), ProgressVerdict.PROGRESSING
+        return ProgressLimit(Stage.ADMITTED, "deployment", "Paused", behind), ProgressVerdict.WAITING
+    return ProgressLimit(Stage.ADMITTED, "deployment", "RollingOut", behind), ProgressVerdict.PROGRESSING
 
 
 def _together(parts: Iterable[Progress]) -> tuple[PendingReason, ...]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
-from mainstay.api.progress import Limit, PendingReason, ProgressVerdict
+from mainstay.api.progress import PendingReason, ProgressLimit, ProgressVerdict
 from mainstay.api.stages import SERVING_CONDITION, Stage, stage_of
 
 MESSAGE_LENGTH_MAX: Final = 256
@@ -142,7 +142,7 @@ def pending_reasons(holdups: Iterable[Holdup]) -> tuple[PendingReason, ...]:
     return tuple([PendingReason(reason, counts[reason], messages[reason]) for reason in order])
 
 
-def limit_of(holdups: Sequence[Holdup]) -> tuple[Limit, ProgressVerdict] | None:
+def limit_of(holdups: Sequence[Holdup]) -> tuple[ProgressLimit, ProgressVerdict] | None:
     """The boundary that most of them stand before, and what to make of it. None if nothing holds them up."""
     counts: dict[Stage, int] = {}
     for each in holdups:
@@ -156,7 +156,7 @@ def limit_of(holdups: Sequence[Holdup]) -> tuple[Limit, ProgressVerdict] | None:
         reasons[each.reason] = reasons.get(each.reason, 0) + 1
     # The gravest, and of those the one of most pods: a crash says more than a start that is under way.
     worst = max(here, key=lambda each: (_GRAVITY.index(each.verdict), reasons[each.reason]))
-    return Limit(stage, worst.component, worst.reason, counts[stage], worst.message), worst.verdict
+    return ProgressLimit(stage, worst.component, worst.reason, counts[stage], worst.message), worst.verdict
 
 
 _GRAVITY: Final = (

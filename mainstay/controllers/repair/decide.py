@@ -49,7 +49,7 @@ OWNERS: Final[Mapping[str, KindName]] = {
 """The kinds of workloads that can be looked up. Reservations of others end with their time."""
 
 
-class Fault(StrEnum):
+class RepairFault(StrEnum):
     """What may be wrong. Shown to users: only add."""
 
     ORPHANED_RESERVATION = "OrphanedReservation"
@@ -60,10 +60,10 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RepairFinding:
     """One thing that is wrong."""
 
-    fault: Fault
+    fault: RepairFault
     kind: KindName
     key: ObjectKey
     uid: str
@@ -130,7 +130,7 @@ class ReplaceStranded:
 
 @dataclass(frozen=True, slots=True)
 class ReportFinding:
-    finding: Finding
+    finding: RepairFinding
 
 
 Step = ReleaseReservation | RemoveStranded | ReplaceStranded | ReportFinding
@@ -139,7 +139,7 @@ Step = ReleaseReservation | RemoveStranded | ReplaceStranded | ReportFinding
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
     steps: tuple[Step, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[RepairFinding, ...]
     memory: RepairMemory
 
 
@@ -148,7 +148,13 @@ def decide(snapshot: RepairSnapshot, memory: RepairMemory) -> RepairPlan:
     stranded = _stranded(snapshot)
     stuck = [_stuck(kind, obj) for kind, obj in snapshot.leaving]
     drifted = [
-        Finding(Fault.LEDGER_DRIFT, PODS, ObjectKey("", name), name, f"the ledger of {name} is not the sum of its pods")
+        RepairFinding(
+            RepairFault.LEDGER_DRIFT,
+            PODS,
+            ObjectKey("", name),
+            name,
+            f"the ledger of {name} is not the sum of its pods",
+        )
         for name in snapshot.drifted
     ]
     drifted += [_miscounted(name) for name in snapshot.miscounted]
@@ -159,7 +165,7 @@ def decide(snapshot: RepairSnapshot, memory: RepairMemory) -> RepairPlan:
         heard = snapshot.heard.get(name)
         since[finding.id] = max(since[finding.id], (heard.removed_ns if heard is not None else None) or 0)
 
-    def lasts(finding: Finding, duration: timedelta) -> bool:
+    def lasts(finding: RepairFinding, duration: timedelta) -> bool:
         return snapshot.now_ns - since[finding.id] >= duration // timedelta(microseconds=1) * 1000
 
     late = [each for each in stuck if lasts(each, STUCK_AFTER)]
@@ -173,7 +179,7 @@ def decide(snapshot: RepairSnapshot, memory: RepairMemory) -> RepairPlan:
     steps += _fenced(snapshot, [each for each, _, pod in due if pod is None])
     untold = [each for each in late if each.id not in memory.told]
     told = frozenset(each.id for each in late)
-    findings = [each for each in found if each.fault is not Fault.STUCK_FINALIZERS] + late
+    findings = [each for each in found if each.fault is not RepairFault.STUCK_FINALIZERS] + late
     return RepairPlan(
         (*steps[:STEPS_MAX], *[ReportFinding(each) for each in untold[:STEPS_MAX]]),
         tuple(findings),
@@ -181,7 +187,7 @@ def decide(snapshot: RepairSnapshot, memory: RepairMemory) -> RepairPlan:
     )
 
 
-def _orphaned(snapshot: RepairSnapshot) -> list[tuple[Finding, ReleaseReservation]]:
+def _orphaned(snapshot: RepairSnapshot) -> list[tuple[RepairFinding, ReleaseReservation]]:
     found = []
     for reservation in snapshot.reservations:
         owner = is_active(reservation) and missing_owner(reservation, snapshot)
@@ -191,7 +197,7 @@ def _orphaned(snapshot: RepairSnapshot) -> list[tuple[Finding, ReleaseReservatio
         key = ObjectKey(metadata["namespace"], metadata["name"])
         message = f"{owner[0]} {owner[1].name}, for which it holds room, is not there"
         workload = reservation["spec"]["workload"]["uid"]
-        finding = Finding(Fault.ORPHANED_RESERVATION, RESERVATIONS, key, metadata["uid"], message, workload)
+        finding = RepairFinding(RepairFault.ORPHANED_RESERVATION, RESERVATIONS, key, metadata["uid"], message, workload)
         found.append((finding, ReleaseReservation(key, metadata["uid"], metadata["resourceVersion"], owner)))
     return found
 
@@ -217,7 +223,7 @@ def missing_owner(reservation: Object, snapshot: RepairSnapshot) -> tuple[str, O
     return None
 
 
-def _stranded(snapshot: RepairSnapshot) -> list[tuple[Finding, tuple[str, RemoveDeadPod | None]]]:
+def _stranded(snapshot: RepairSnapshot) -> list[tuple[RepairFinding, tuple[str, RemoveDeadPod | None]]]:
     """None: it may still run, and there may be only one of it."""
     found = []
     for name, pods in sorted(snapshot.stranded.items()):
@@ -228,12 +234,12 @@ def _stranded(snapshot: RepairSnapshot) -> list[tuple[Finding, tuple[str, Remove
             message = f"its node {name} is not there"
             if (held := freezing(snapshot.frozen, key.namespace)) is not None:
                 message += f", and evictions are frozen by Hold {held.name}: {held.words}"
-            finding = Finding(Fault.VANISHED_NODE, PODS, key, metadata["uid"], message, owner)
+            finding = RepairFinding(RepairFault.VANISHED_NODE, PODS, key, metadata["uid"], message, owner)
             found.append((finding, (name, None if is_at_most_one(pod) else RemoveDeadPod(key, metadata["uid"]))))
     return found
 
 
-def _fenced(snapshot: RepairSnapshot, due: Sequence[Finding]) -> list[ReplaceStranded]:
+def _fenced(snapshot: RepairSnapshot, due: Sequence[RepairFinding]) -> list[ReplaceStranded]:
     by_node: dict[str, list[RemoveDeadPod]] = {}
     for name, pods in sorted(snapshot.stranded.items()):
         uids = {pod["metadata"]["uid"] for pod in pods}
@@ -252,23 +258,23 @@ def _fenced(snapshot: RepairSnapshot, due: Sequence[Finding]) -> list[ReplaceStr
     return found
 
 
-def _stuck(kind: KindName, obj: Object) -> Finding:
+def _stuck(kind: KindName, obj: Object) -> RepairFinding:
     metadata = obj["metadata"]
     key = ObjectKey(metadata.get("namespace", ""), metadata["name"])
     names = list(metadata.get("finalizers") or ()) or list((obj.get("spec") or {}).get("finalizers") or ())
     message = f"it is to go since {metadata['deletionTimestamp']}, and waits for {', '.join(names)}"
-    return Finding(Fault.STUCK_FINALIZERS, kind, key, metadata["uid"], message)
+    return RepairFinding(RepairFault.STUCK_FINALIZERS, kind, key, metadata["uid"], message)
 
 
-def _miscounted(namespace: str) -> Finding:
+def _miscounted(namespace: str) -> RepairFinding:
     message = "what is used of its quotas is not the sum of what is there"
-    return Finding(Fault.QUOTA_DRIFT, NAMESPACES, ObjectKey("", namespace), namespace, message)
+    return RepairFinding(RepairFault.QUOTA_DRIFT, NAMESPACES, ObjectKey("", namespace), namespace, message)
 
 
 # What came of it.
 
 
-def summarize(findings: Sequence[Finding]) -> Condition:
+def summarize(findings: Sequence[RepairFinding]) -> Condition:
     if not findings:
         return Condition(COMPLETE, Truth.TRUE, "NothingLeft", "there is nothing to put right")
     first, more = findings[0], len(findings) - 1
@@ -277,7 +283,7 @@ def summarize(findings: Sequence[Finding]) -> Condition:
 
 
 def describe_workloads(
-    deployments: Sequence[Object], sets: Sequence[Object], findings: Sequence[Finding]
+    deployments: Sequence[Object], sets: Sequence[Object], findings: Sequence[RepairFinding]
 ) -> dict[str, Object]:
     """For each Deployment, which generation of it was looked at, and whether there is nothing to put right about it."""
     owner_of = {
@@ -286,7 +292,7 @@ def describe_workloads(
         for reference in each["metadata"].get("ownerReferences") or ()
         if reference.get("controller")
     }
-    broken: dict[str, Fault] = {}
+    broken: dict[str, RepairFault] = {}
     for finding in findings:
         broken.setdefault(owner_of.get(finding.workload, finding.workload), finding.fault)
     found = []

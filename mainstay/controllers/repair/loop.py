@@ -24,9 +24,9 @@ from mainstay.controllers.node_health.actions import Actions
 from mainstay.controllers.node_health.observer import HeartbeatObserver
 from mainstay.controllers.repair.decide import (
     OWNERS,
-    Finding,
     ReleaseReservation,
     RemoveStranded,
+    RepairFinding,
     RepairMemory,
     ReplaceStranded,
     ReportFinding,
@@ -65,7 +65,7 @@ class Repair(PeriodicLoop[Step]):
     every = timedelta(seconds=10)
 
     def __init__(self, context: LoopContext) -> None:
-        self.findings: tuple[Finding, ...] = ()
+        self.findings: tuple[RepairFinding, ...] = ()
         self._client = context.client
         self._clock = context.env.clock
         self._caches = {kind: context.informers.get(kind, indexes=indexes) for kind, indexes in LOOKED_AT.items()}

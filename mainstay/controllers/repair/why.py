@@ -4,14 +4,14 @@ from typing import Final
 
 from mainstay.api.pod_state import node_of
 from mainstay.explain.registry import WhyRoom
-from mainstay.explain.why.answer import Link
+from mainstay.explain.why.answer import ChainLink
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.removal import Removal
 from mainstay.explain.writers import Version
 
 
-async def why_removed(case: Case, told: Version, link: Link) -> Removal:
+async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
     text = f"its node {node_of(told.object)} is not there any more, and repair removed it"
     return Removal(Cause.NODE_LOST, text, (link,))
 

@@ -17,7 +17,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.api.pod_state import condition_of, is_active, is_leaving, is_ready, time_of
 from mainstay.controllers.replicaset.controller import REPLICA_FAILURE
 from mainstay.explain.registry import WhyRoom
-from mainstay.explain.why.answer import Also, Involved, Link
+from mainstay.explain.why.answer import Also, ChainLink, Involved
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause, gravity
 from mainstay.explain.why.control import held, not_done
@@ -163,7 +163,7 @@ async def _not_made(
 # The rollout.
 
 
-async def why_removed(case: Case, told: Version, link: Link) -> Removal:
+async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
     """Its set had too many: because it was scaled down, or because a newer template takes its place."""
     obj, parsed = told.object, parse_cause(told.cause)
     owner = parsed[2] if parsed is not None else owner_name(obj)
@@ -183,7 +183,7 @@ async def _find_shrinking(case: Case, namespace: str, name: str, until: int) -> 
         return None
     before, after = wanted_replicas(shrunk.before or {}), wanted_replicas(shrunk.after or {})
     text = f"ReplicaSet {name} was scaled from {before} to {after} by {shrunk.who.name} at {clock(shrunk.at)}"
-    links: tuple[Link, ...] = (done("replicaset", text, written(shrunk)),)
+    links: tuple[ChainLink, ...] = (done("replicaset", text, written(shrunk)),)
     parsed = parse_cause(shrunk.cause)
     if shrunk.who.component != "deployment" or parsed is None:
         involved = (Involved(shrunk.who.name, f"scaled {name} from {before} to {after}", (written(shrunk),)),)

@@ -22,12 +22,12 @@ from mainstay.api.progress import progress_of
 from mainstay.explain.debug.conclusion import command, concluded
 from mainstay.explain.debug.view import (
     CacheSeen,
-    Condition,
-    Counts,
+    ConditionView,
+    DebugFinding,
     DebugView,
-    Finding,
     HoldView,
     Pending,
+    ReplicaCounts,
     Rollback,
     Writer,
 )
@@ -50,7 +50,7 @@ PENDING_MAX: Final = 20
 UNSEEN_MAX: Final = 50
 """Changes of a kind that are looked at, the latest ones."""
 WRITERS_MAX: Final = 10
-_VAGUE: Final = (Finding.COMPLETE, Finding.STARTING, Finding.NOT_MADE, Finding.UNKNOWN)
+_VAGUE: Final = (DebugFinding.COMPLETE, DebugFinding.STARTING, DebugFinding.NOT_MADE, DebugFinding.UNKNOWN)
 """What counting replicas comes to; `why` looks at each of them."""
 
 
@@ -79,14 +79,16 @@ def with_root_cause(view: DebugView, answer: Answer) -> DebugView:
     told = msgspec.structs.replace(view, root_cause=str(answer.cause), why_verdict=str(answer.verdict))
     if view.finding not in _VAGUE:
         return told
-    if view.finding is Finding.COMPLETE and answer.cause is Cause.FIGHTING_WRITERS:
+    if view.finding is DebugFinding.COMPLETE and answer.cause is Cause.FIGHTING_WRITERS:
         return told  # Who writes what in turn is in the view; what is complete stays so.
     if answer.verdict is Verdict.SATISFIED:
-        if view.finding is Finding.COMPLETE and view.counts.desired:
+        if view.finding is DebugFinding.COMPLETE and view.counts.desired:
             return told
         # It has no replicas that could be missing, or needs none any more: a Service, a Node, a Job that is done.
-        return msgspec.structs.replace(told, finding=Finding.COMPLETE, cause=answer.sentence, next="nothing")
-    return msgspec.structs.replace(told, finding=Finding.ROOT_CAUSE, cause=answer.sentence, next=_advice(view, answer))
+        return msgspec.structs.replace(told, finding=DebugFinding.COMPLETE, cause=answer.sentence, next="nothing")
+    return msgspec.structs.replace(
+        told, finding=DebugFinding.ROOT_CAUSE, cause=answer.sentence, next=_advice(view, answer)
+    )
 
 
 def _advice(view: DebugView, answer: Answer) -> str:
@@ -199,14 +201,14 @@ class _Joining:
             if any(each.get("uid") in uids for each in pod["metadata"].get("ownerReferences") or ())
         ]
 
-    def _counts(self, pods: Sequence[Object]) -> Counts:
+    def _counts(self, pods: Sequence[Object]) -> ReplicaCounts:
         spec = self._workload.get("spec") or {}
         active = [pod for pod in pods if pod_state.is_active(pod)]
         default = 1 if self._kind == PODS else len(active)
         desired = spec.get("replicas", spec.get("parallelism", default))
         bound = [pod for pod in active if pod_state.node_of(pod)]
         ready = [pod for pod in bound if pod_state.is_ready(pod)]
-        return Counts(
+        return ReplicaCounts(
             desired=int(desired),
             ready=len(ready),
             pending=len(active) - len(bound),
@@ -277,12 +279,12 @@ class _Joining:
         room = self._rooms.debug(self._kind)
         return [] if room is None else room.rollbacks(self._kind, self._workload, self._versions)
 
-    def _conditions(self, generation: int) -> list[Condition]:
+    def _conditions(self, generation: int) -> list[ConditionView]:
         found = []
         for each in (self._workload.get("status") or {}).get("conditions") or ():
             observed = int(each.get("observedGeneration") or 0)
             found.append(
-                Condition(
+                ConditionView(
                     type=each.get("type", ""),
                     status=each.get("status", ""),
                     reason=each.get("reason") or "",
@@ -332,4 +334,4 @@ def _generation(obj: Any) -> int:
     return int((obj or {}).get("metadata", {}).get("generation") or 0)
 
 
-__all__ = ["DebugView", "Finding", "debug"]
+__all__ = ["DebugFinding", "DebugView", "debug"]

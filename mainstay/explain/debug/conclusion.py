@@ -7,10 +7,10 @@ true, then what was refused on a true picture, then what is merely slow.
 from collections.abc import Sequence
 from typing import Final
 
-from mainstay.explain.debug.view import CacheSeen, Counts, Finding, HoldView, Pending, Repair, Rollback
+from mainstay.explain.debug.view import CacheSeen, DebugFinding, HoldView, Pending, RepairView, ReplicaCounts, Rollback
 from mainstay.explain.story.lines import StoryObject
 
-Conclusion = tuple[Finding, str, str]
+Conclusion = tuple[DebugFinding, str, str]
 NAMES_MAX: Final = 3
 
 
@@ -18,21 +18,21 @@ def concluded(
     about: StoryObject,
     generation: int,
     observed: int,
-    counts: Counts,
+    counts: ReplicaCounts,
     holds: Sequence[HoldView],
     rollbacks: Sequence[Rollback],
     pending: Sequence[Pending],
     caches: Sequence[CacheSeen],
-    repair: Repair | None,
+    repair: RepairView | None,
 ) -> Conclusion:
     """The finding, its cause, and the next step."""
     missing = counts.desired - counts.ready
     if missing <= 0 and observed >= generation:
-        return Finding.COMPLETE, f"nothing is missing: {counts.ready} of {counts.desired} are ready", "nothing"
+        return DebugFinding.COMPLETE, f"nothing is missing: {counts.ready} of {counts.desired} are ready", "nothing"
     if holds:
         held = holds[0]
         return (
-            Finding.HELD,
+            DebugFinding.HELD,
             held.words,
             f"nothing until the hold ends; if it is not needed any more: mainstay release {held.name}",
         )
@@ -46,7 +46,7 @@ def concluded(
     )
 
 
-def _stale(waiting: Sequence[Pending], caches: Sequence[CacheSeen], repair: Repair | None) -> Conclusion | None:
+def _stale(waiting: Sequence[Pending], caches: Sequence[CacheSeen], repair: RepairView | None) -> Conclusion | None:
     decisive = [each for each in caches if each.is_decisive]
     if not decisive:
         return None
@@ -61,13 +61,13 @@ def _stale(waiting: Sequence[Pending], caches: Sequence[CacheSeen], repair: Repa
     cause = f"{what}, the latest is {cache.latest} ({objects}, {cache.behind_ms / 1000:.1f} s ago){where}"
     if cache.says >= cache.latest:
         return (
-            Finding.SEEN_SINCE,
+            DebugFinding.SEEN_SINCE,
             f"{cause}. It says that it has seen {cache.says} by now, and has not decided again yet",
             f"wait for its next decision. {not_it}.",
         )
     says = f" (it says it is at {cache.says})" if cache.says else ""
     return (
-        Finding.STALE_CACHE,
+        DebugFinding.STALE_CACHE,
         cause,
         f"wait for {cache.component} to catch up{says}, and if it does not, look at its watch of {kind}: its log, its "
         f"connection, the lag in its metrics; a restart makes it list everything again. {not_it}.",
@@ -81,7 +81,7 @@ def _unheard(rollbacks: Sequence[Rollback]) -> Conclusion | None:
             word = "rollback" if each.is_rollback else "change"
             version = f" to {each.version}" if each.version else ""
             return (
-                Finding.ROLLBACK_NOT_SEEN,
+                DebugFinding.ROLLBACK_NOT_SEEN,
                 f"the {word} of {each.about.words}{version} at {each.revision} has not been seen by "
                 f"{late[0].component}, which goes by {late[0].revision}",
                 f"wait for {late[0].component}, and look at its watch if it does not come; do not roll back again.",
@@ -95,26 +95,28 @@ def _behind(name: str, generation: int, observed: int, caches: Sequence[CacheSee
     by = [each for each in caches if each.is_behind and name in "".join(each.objects)]
     who = by[0].component if by else "its controller"
     return (
-        Finding.CONTROLLER_BEHIND,
+        DebugFinding.CONTROLLER_BEHIND,
         f"{who} has seen generation {observed} of {name}, and {generation} is wanted",
         f"wait for {who}; `mainstay status` says whether it runs and who leads.",
     )
 
 
-def _refused(about: StoryObject, count: int, waiting: Sequence[Pending], repair: Repair | None) -> Conclusion | None:
+def _refused(
+    about: StoryObject, count: int, waiting: Sequence[Pending], repair: RepairView | None
+) -> Conclusion | None:
     if not waiting:
         return None
     reasons = dict.fromkeys(each.reason for each in waiting)
     first = waiting[0]
     if repair is not None and repair.status == "False":
         return (
-            Finding.REPAIR_NOT_DONE,
+            DebugFinding.REPAIR_NOT_DONE,
             f"{replicas(count)} no node ({some(list(reasons))}), and repair is not done: {repair.reason}",
             "let repair finish first: what is left over may hold the room that is missing.",
         )
     words = f": {'; '.join(first.words)}" if first.words else ""
     return (
-        Finding.REFUSED,
+        DebugFinding.REFUSED,
         f"{replicas(count)} no node ({some(list(reasons))}), and nothing that was not seen would change that{words}",
         f"{command('why', _pod(about, first))} says what would cure it.",
     )
@@ -124,7 +126,7 @@ def _other(about: StoryObject, pending: Sequence[Pending], missing: int) -> Conc
     undecided = [each for each in pending if not each.node and not each.decision]
     if undecided:
         return (
-            Finding.UNKNOWN,
+            DebugFinding.UNKNOWN,
             f"{replicas(len(undecided))} no node, and no scheduler has recorded a decision about them",
             "look whether a scheduler runs and answers to their schedulerName: mainstay status.",
         )
@@ -133,12 +135,12 @@ def _other(about: StoryObject, pending: Sequence[Pending], missing: int) -> Conc
         reasons = dict.fromkeys(each.reason for each in starting)
         first = starting[0]
         return (
-            Finding.STARTING,
+            DebugFinding.STARTING,
             f"{replicas(len(starting))} a node and not become ready: {some(list(reasons))}",
             f"{command('why', _pod(about, first))}, and mainstay logs {first.pod}{in_namespace(about.namespace)}.",
         )
     return (
-        Finding.NOT_MADE,
+        DebugFinding.NOT_MADE,
         f"{missing} of the replicas of {about.name} {'is' if missing == 1 else 'are'} missing, without pods for them",
         f"{command('why', about)} says what keeps its controller from making them; {command('timeline', about)}, what "
         "it has tried.",

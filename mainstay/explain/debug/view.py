@@ -20,7 +20,7 @@ class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     pass
 
 
-class Finding(StrEnum):
+class DebugFinding(StrEnum):
     """What the view comes to. Shown to users: only add."""
 
     COMPLETE = "Complete"
@@ -43,14 +43,14 @@ class Finding(StrEnum):
     """What `why` says: nothing in the joined view knows better."""
 
 
-class Counts(_Part, frozen=True, kw_only=True):
+class ReplicaCounts(_Part, frozen=True, kw_only=True):
     desired: int
     ready: int
     pending: int
     starting: int = 0
 
 
-class Observed(_Part, frozen=True, kw_only=True):
+class ObservedRevision(_Part, frozen=True, kw_only=True):
     """Which revision of something a component goes by."""
 
     component: str
@@ -70,7 +70,7 @@ class Rollback(_Part, frozen=True, kw_only=True):
     who: Who
     is_rollback: bool
     """It was so before."""
-    observed: tuple[Observed, ...] = ()
+    observed: tuple[ObservedRevision, ...] = ()
 
     @property
     def is_observed(self) -> bool:
@@ -128,7 +128,7 @@ class Writer(_Part, frozen=True, kw_only=True):
     writes: int = 1
 
 
-class Repair(_Part, frozen=True, kw_only=True):
+class RepairView(_Part, frozen=True, kw_only=True):
     status: str
     reason: str = ""
     message: str = ""
@@ -138,7 +138,7 @@ class Repair(_Part, frozen=True, kw_only=True):
     """It is about the generation that is wanted now."""
 
 
-class Condition(_Part, frozen=True, kw_only=True):
+class ConditionView(_Part, frozen=True, kw_only=True):
     type: str
     status: str
     reason: str = ""
@@ -163,8 +163,8 @@ class DebugView(_Part, frozen=True, kw_only=True):
     verdict: str = ""
     """Of the workload's own record of progress."""
     limited_by: str = ""
-    counts: Counts
-    finding: Finding
+    counts: ReplicaCounts
+    finding: DebugFinding
     cause: str
     next: str
     root_cause: str = ""
@@ -175,8 +175,8 @@ class DebugView(_Part, frozen=True, kw_only=True):
     pending: tuple[Pending, ...] = ()
     caches: tuple[CacheSeen, ...] = ()
     writers: tuple[Writer, ...] = ()
-    repair: Repair | None = None
-    conditions: tuple[Condition, ...] = ()
+    repair: RepairView | None = None
+    conditions: tuple[ConditionView, ...] = ()
     holds: tuple[HoldView, ...] = ()
     gaps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -26,8 +26,7 @@ from mainstay.api import times
 from mainstay.api.annotations import LAST_APPLIED
 from mainstay.api.apply import Application
 from mainstay.api.causes import FIELD_MANAGER_CONFLICT
-from mainstay.api.errors import ApiError as Refusal
-from mainstay.api.errors import invalid
+from mainstay.api.errors import StatusError, invalid
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NAMESPACES, RESOURCE_QUOTAS, SECRETS, ZONE_QUOTAS
@@ -133,18 +132,18 @@ async def admitted_here(
     try:
         try:
             after = applied(known, obj, before, manager=manager, force=force, now=moment.at)
-        except Refusal as error:
+        except StatusError as error:
             taken = _taken(error.details or {})
             if force or not taken:
                 raise
             after = applied(known, obj, before, manager=manager, force=True, now=moment.at)
-    except Refusal as error:
+    except StatusError as error:
         return Proposal(where=where, kind=kind, object=obj, before=before, refusal=str(error))
     return Proposal(where=where, kind=kind, object=after, before=before, note=_notes(kind, obj, before, after, taken))
 
 
 def applied(kind: Kind, obj: Object, before: Object | None, *, manager: str, force: bool, now: datetime) -> Object:
-    """The object that would be stored. Raises `api.errors.ApiError`."""
+    """The object that would be stored. Raises `api.errors.StatusError`."""
     metadata = obj["metadata"]
     application = Application(
         kind=kind,

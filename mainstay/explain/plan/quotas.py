@@ -18,7 +18,7 @@ _NAMED_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class ProjectedQuota:
     """One quota."""
 
     namespace: str
@@ -50,12 +50,12 @@ class QuotaUse:
         return self.used_before != self.used_after or self.hard_before != self.hard_after
 
 
-def limit_of(quota: Object, counted: Iterable[tuple[Resource, Object]] | None = None) -> Limit:
+def limit_of(quota: Object, counted: Iterable[tuple[Resource, Object]] | None = None) -> ProjectedQuota:
     """What a quota limits. What is used it says itself; or it is counted from objects, for one that is new."""
     metadata = quota["metadata"]
     hard = {name: parse(amount) for name, amount in ((quota.get("spec") or {}).get("hard") or {}).items()}
     said = (quota.get("status") or {}).get("used") or {}
-    limit = Limit(
+    limit = ProjectedQuota(
         metadata.get("namespace") or "",
         metadata["name"],
         hard,
@@ -80,21 +80,21 @@ def kinds_behind(quotas: Iterable[Object]) -> list[Resource]:
 class QuotaBook:
     """All quotas. Changed as objects come and go."""
 
-    def __init__(self, limits: Iterable[Limit] = ()) -> None:
-        self._limits: dict[str, dict[str, Limit]] = {}
+    def __init__(self, limits: Iterable[ProjectedQuota] = ()) -> None:
+        self._limits: dict[str, dict[str, ProjectedQuota]] = {}
         for limit in limits:
             self.put(limit)
 
-    def put(self, limit: Limit) -> None:
+    def put(self, limit: ProjectedQuota) -> None:
         self._limits.setdefault(limit.namespace, {})[limit.name] = limit
 
     def has(self, namespace: str) -> bool:
         return namespace in self._limits
 
-    def get(self, namespace: str, name: str) -> Limit | None:
+    def get(self, namespace: str, name: str) -> ProjectedQuota | None:
         return self._limits.get(namespace, {}).get(name)
 
-    def all(self) -> list[Limit]:
+    def all(self) -> list[ProjectedQuota]:
         return [limits[name] for _, limits in sorted(self._limits.items()) for name in sorted(limits)]
 
     def refusal(self, kind: KindName, new: Object, old: Object | None) -> str:
@@ -128,7 +128,7 @@ class QuotaBook:
         return is_more
 
 
-def uses(before: QuotaBook, after: QuotaBook, new: Iterable[Limit] = ()) -> list[QuotaUse]:
+def uses(before: QuotaBook, after: QuotaBook, new: Iterable[ProjectedQuota] = ()) -> list[QuotaUse]:
     """What became of each name that is limited. `new` are quotas that were not there, with what was used of them."""
     found = []
     counted = {(limit.namespace, limit.name): limit for limit in new}
@@ -150,7 +150,7 @@ def uses(before: QuotaBook, after: QuotaBook, new: Iterable[Limit] = ()) -> list
     return found
 
 
-def _changed(limit: Limit, resource: Resource, new: Object | None, old: Object | None) -> Limit:
+def _changed(limit: ProjectedQuota, resource: Resource, new: Object | None, old: Object | None) -> ProjectedQuota:
     difference = _difference(limit, resource, new, old)
     if not difference:
         return limit
@@ -158,13 +158,15 @@ def _changed(limit: Limit, resource: Resource, new: Object | None, old: Object |
     return replace(limit, used=used)
 
 
-def _difference(limit: Limit, resource: Resource, new: Object | None, old: Object | None) -> dict[str, Quantity]:
+def _difference(
+    limit: ProjectedQuota, resource: Resource, new: Object | None, old: Object | None
+) -> dict[str, Quantity]:
     after, before = _part(limit, resource, new), _part(limit, resource, old)
     found = {name: after.get(name, ZERO) - before.get(name, ZERO) for name in limit.hard}
     return {name: amount for name, amount in found.items() if amount}
 
 
-def _part(limit: Limit, resource: Resource, obj: Object | None) -> Mapping[str, Quantity]:
+def _part(limit: ProjectedQuota, resource: Resource, obj: Object | None) -> Mapping[str, Quantity]:
     return usage_of(resource, obj) if obj is not None and is_about(limit.terms, resource, obj) else {}
 
 

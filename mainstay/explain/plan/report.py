@@ -14,7 +14,7 @@ from mainstay.explain.cures.quota import quota_cures
 from mainstay.explain.cures.values import TriedCure
 from mainstay.explain.plan.admission import Proposal
 from mainstay.explain.plan.projection import Expansion, workload_of
-from mainstay.explain.plan.quotas import Limit
+from mainstay.explain.plan.quotas import ProjectedQuota
 from mainstay.explain.plan.values import Other, PlannedStep, RefusedPods, RemovedPods, Wait, WorkloadPlan
 
 SEED: Final = "plan"
@@ -193,7 +193,7 @@ def _counted(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def _as_object(limit: Limit) -> Object:
+def _as_object(limit: ProjectedQuota) -> Object:
     return {
         "metadata": {"namespace": limit.namespace, "name": limit.name},
         "spec": {

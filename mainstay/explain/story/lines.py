@@ -63,7 +63,7 @@ class Stale(_Part, frozen=True):
     """With them, the decision would have been another one."""
 
 
-class Link(_Part, frozen=True):
+class StoryLink(_Part, frozen=True):
     """What led to a line."""
 
     text: str
@@ -76,7 +76,7 @@ class Link(_Part, frozen=True):
     """Without it the outcome would have been another: that was tried."""
 
 
-class Line(_Part, frozen=True, kw_only=True):
+class StoryLine(_Part, frozen=True, kw_only=True):
     at: datetime
     what: LineKind
     about: StoryObject
@@ -98,7 +98,7 @@ class Line(_Part, frozen=True, kw_only=True):
     stale: tuple[Stale, ...] = ()
     queue_wait_ms: int = 0
     attempts: int = 0
-    causes: tuple[Link, ...] = ()
+    causes: tuple[StoryLink, ...] = ()
     count: int = 1
     """How often it came, the same each time."""
     until: datetime | None = None
@@ -119,7 +119,7 @@ class Story(_Part, frozen=True, kw_only=True):
     ends: datetime | None = None
     revision: int = 0
     """Up to which it goes."""
-    lines: tuple[Line, ...] = ()
+    lines: tuple[StoryLine, ...] = ()
     is_complete: bool = True
     gaps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -130,12 +130,12 @@ class Story(_Part, frozen=True, kw_only=True):
         return {"apiVersion": API_VERSION, "kind": "Timeline", **found}
 
 
-def merged(lines: Sequence[Line]) -> list[Line]:
+def merged(lines: Sequence[StoryLine]) -> list[StoryLine]:
     """The same, with what is the same told once. Lines are in the order of time."""
     return _siblings(_repeats(_cycles(lines)))
 
 
-def _cycles(lines: Sequence[Line]) -> list[Line]:
+def _cycles(lines: Sequence[StoryLine]) -> list[StoryLine]:
     """What comes in turns, as in a crash loop: started again, ended, waiting, started again. Each is told once.
 
     Only from the third time on, and only as long as nothing else was written to the object and it has not moved: what
@@ -150,7 +150,7 @@ def _cycles(lines: Sequence[Line]) -> list[Line]:
             shape = _COUNTED.sub(r"\1#", line.text)
             key = (line.about, epochs.get(line.about, 0), line.what, shape, line.details, line.who.name, line.is_detail)
             turns.setdefault(key, []).append(place)
-    found: list[Line | None] = list(lines)
+    found: list[StoryLine | None] = list(lines)
     for places in turns.values():
         if len(places) >= TURNS_MIN:
             first, last = lines[places[0]], lines[places[-1]]
@@ -163,9 +163,9 @@ def _cycles(lines: Sequence[Line]) -> list[Line]:
     return [line for line in found if line is not None]
 
 
-def _repeats(lines: Sequence[Line]) -> list[Line]:
+def _repeats(lines: Sequence[StoryLine]) -> list[StoryLine]:
     """One object, the same words again, and nothing else of that sort in between."""
-    found: list[Line] = []
+    found: list[StoryLine] = []
     last: dict[tuple[StoryObject, LineKind], int] = {}
     for line in lines:
         key = (line.about, line.what)
@@ -186,7 +186,7 @@ def _repeats(lines: Sequence[Line]) -> list[Line]:
     return found
 
 
-def _is_same(one: Line, other: Line) -> bool:
+def _is_same(one: StoryLine, other: StoryLine) -> bool:
     return (
         (one.text, one.details, one.who.name) == (other.text, other.details, other.who.name)
         and one.what in (LineKind.DECIDED, LineKind.REFUSED, LineKind.EVENT, LineKind.FAILED, LineKind.CONDITION)
@@ -194,12 +194,12 @@ def _is_same(one: Line, other: Line) -> bool:
     )
 
 
-def _is_stale_as(one: Line, other: Line) -> bool:
+def _is_stale_as(one: StoryLine, other: StoryLine) -> bool:
     """A decision on an old picture is another one than the same on the present picture."""
     return [each.kind for each in one.stale] == [each.kind for each in other.stale]
 
 
-def _with(first: Line, line: Line) -> Line:
+def _with(first: StoryLine, line: StoryLine) -> StoryLine:
     """The first line, which stands for the other one, too: what that led to leads here."""
     revisions = dict.fromkeys((*first.revisions, line.revision, *line.revisions))
     decisions = dict.fromkeys((*first.decisions, line.decision, *line.decisions))
@@ -210,13 +210,13 @@ def _with(first: Line, line: Line) -> Line:
     )
 
 
-def _siblings(lines: Sequence[Line]) -> list[Line]:
+def _siblings(lines: Sequence[StoryLine]) -> list[StoryLine]:
     """Several objects of one owner, the same words at the same time, for the same cause.
 
     A line moves up to the first of its kind. So nothing that led to it, and nothing else about its object, may have
     been told in between: else a pod would be gone before it runs.
     """
-    found: list[Line] = []
+    found: list[StoryLine] = []
     told = _Told()
     last: dict[StoryObject, int] = {}
     open_: dict[tuple[Any, ...], int] = {}
@@ -255,7 +255,7 @@ class _Told:
         self._by_decision: dict[str, int] = {}
         self._details: dict[int, None] = {}
 
-    def add(self, line: Line, place: int) -> None:
+    def add(self, line: StoryLine, place: int) -> None:
         if line.is_detail:
             self._details[place] = None
         for revision in (line.revision, *line.revisions):
@@ -267,10 +267,10 @@ class _Told:
                 if decision:
                     self._by_decision.setdefault(decision, place)
 
-    def place(self, link: Link) -> int | None:
+    def place(self, link: StoryLink) -> int | None:
         return self._by_revision.get(link.revision) if link.revision else self._by_decision.get(link.decision)
 
-    def causes(self, line: Line) -> frozenset[int | str]:
+    def causes(self, line: StoryLine) -> frozenset[int | str]:
         """What led to a line: the places of what is told; of the rest, the versions of other objects."""
         found: set[int | str] = set()
         for link in line.causes:
@@ -282,7 +282,7 @@ class _Told:
         return frozenset(found)
 
 
-def numbered(lines: Sequence[Line]) -> tuple[Line, ...]:
+def numbered(lines: Sequence[StoryLine]) -> tuple[StoryLine, ...]:
     """With numbers, times since the first line, and causes that lead to lines by number."""
     if not lines:
         return ()
@@ -292,7 +292,7 @@ def numbered(lines: Sequence[Line]) -> tuple[Line, ...]:
         told.add(line, number)
     made = []
     for number, line in enumerate(lines, 1):
-        causes: dict[object, Link] = {}
+        causes: dict[object, StoryLink] = {}
         for link in line.causes:
             to = told.place(link)
             if to is not None and to < number:

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mainstay.explain.story.lines import Line
+from mainstay.explain.story.lines import StoryLine
 from mainstay.explain.words import LineKind
 
 _ORDER: Final = (
@@ -35,7 +35,7 @@ _Place = tuple[datetime, int, int]
 """A time, a revision, and whether it is before (-1), at (0) or after it (1)."""
 
 
-def in_order(lines: Iterable[Line]) -> list[Line]:
+def in_order(lines: Iterable[StoryLine]) -> list[StoryLine]:
     """What led to something comes before it, also if clocks differ a little."""
     found = list(lines)
     at_of = _times(found)
@@ -45,7 +45,7 @@ def in_order(lines: Iterable[Line]) -> list[Line]:
     for line in found:
         if line.revision and line.decision:
             first_of[line.decision] = min(line.revision, first_of.get(line.decision, line.revision))
-    placed: list[tuple[_Place, Line]] = []
+    placed: list[tuple[_Place, StoryLine]] = []
     for line in found:
         if line.revision:
             placed.append(((at_of[line.revision], line.revision, 0), line))
@@ -64,12 +64,12 @@ def in_order(lines: Iterable[Line]) -> list[Line]:
     return [line for _, line in sorted(placed, key=_key)]
 
 
-def _key(placed: tuple[_Place, Line]) -> tuple[object, ...]:
+def _key(placed: tuple[_Place, StoryLine]) -> tuple[object, ...]:
     place, line = placed
     return (*place, _ORDER.index(line.what), line.about.kind, line.about.name, line.text)
 
 
-def _times(lines: Iterable[Line]) -> dict[int, datetime]:
+def _times(lines: Iterable[StoryLine]) -> dict[int, datetime]:
     """When each revision was written, as far as the order of revisions allows: never before the one before."""
     found: dict[int, datetime] = {}
     last: datetime | None = None

@@ -9,7 +9,7 @@ from mainstay.api.annotations import DECISION
 from mainstay.api.kind_names import PODS
 from mainstay.explain.fields import shown
 from mainstay.explain.placements import is_placement
-from mainstay.explain.story.lines import Line, Link, Stale, StoryObject
+from mainstay.explain.story.lines import Stale, StoryLine, StoryLink, StoryObject
 from mainstay.explain.words import LineKind, made, said
 from mainstay.explain.writers import Version, Who, parse_cause
 from mainstay.journal.record import DecisionRecord, Ending, moment
@@ -24,15 +24,15 @@ _FOLLOWS: Final = ("Ready ", "ContainersReady ")
 _OF_POD: Final = re.compile(r" pod=\S+")
 
 
-def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Line]:
+def lines_of_version(version: Version, *, spec_only: bool = False) -> list[StoryLine]:
     """What a write says: a line for each sort of thing. With `spec_only`, only what is wanted, not what is reported."""
     if version.is_first_known:
         return []
     about = StoryObject(version.kind, version.key.name, version.key.namespace)
     causes = links_of(version)
 
-    def line(what: LineKind, text: str, *, is_detail: bool = False) -> Line:
-        return Line(
+    def line(what: LineKind, text: str, *, is_detail: bool = False) -> StoryLine:
+        return StoryLine(
             at=version.at,
             what=what,
             about=about,
@@ -90,14 +90,14 @@ def _without_pod(text: str) -> str:
     return _OF_POD.sub("", text)
 
 
-def links_of(version: Version) -> tuple[Link, ...]:
+def links_of(version: Version) -> tuple[StoryLink, ...]:
     """What led to a write: the decision it came from, and what that had read."""
     links = []
     if version.who.decision:
-        links.append(Link(version.who.decision, decision=version.who.decision))
+        links.append(StoryLink(version.who.decision, decision=version.who.decision))
     if cause := parse_cause(version.cause):
         kind, namespace, name, revision = cause
-        links.append(Link(f"{StoryObject(kind, name, namespace).words}@{revision}", revision=revision))
+        links.append(StoryLink(f"{StoryObject(kind, name, namespace).words}@{revision}", revision=revision))
     return tuple(links)
 
 
@@ -115,9 +115,9 @@ def component_of(record: DecisionRecord) -> Who:
     )
 
 
-def queued_line(record: DecisionRecord) -> Line:
+def queued_line(record: DecisionRecord) -> StoryLine:
     """When the pod got in line, by what the scheduler measured."""
-    return Line(
+    return StoryLine(
         at=queued_at(record),
         what=LineKind.QUEUED,
         about=_about(record),
@@ -133,8 +133,8 @@ def queued_at(record: DecisionRecord) -> datetime:
 
 
 def lines_of_placement(
-    record: DecisionRecord, refusals: Sequence[str], stale: tuple[Stale, ...], causes: Sequence[Link] = ()
-) -> list[Line]:
+    record: DecisionRecord, refusals: Sequence[str], stale: tuple[Stale, ...], causes: Sequence[StoryLink] = ()
+) -> list[StoryLine]:
     """A scheduler's decision about a pod. `refusals` are its reasons in words."""
     values = dict(reason.partition("=")[::2] for reason in record.reasons if "=" in reason)
     node = values.get("node")
@@ -151,8 +151,8 @@ def lines_of_placement(
         "causes": (*_read(record), *causes),
     }
     if node is None:
-        return [Line(what=LineKind.REFUSED, text="finds no node", details=tuple(refusals), **common)]
-    chosen = Line(
+        return [StoryLine(what=LineKind.REFUSED, text="finds no node", details=tuple(refusals), **common)]
+    chosen = StoryLine(
         what=LineKind.DECIDED,
         text=f"chooses {node} (score {values.get('score', '?')})",
         # A pod that gets a node at once is the usual thing.
@@ -164,10 +164,10 @@ def lines_of_placement(
     reason = f"{record.outcome.reason}: {shown(record.outcome.message)}" if record.outcome.message else ""
     text = f"cannot bind to {node}: {reason or record.outcome.reason}"
     at = {**common, "at": moment(record.at)}
-    return [chosen, Line(what=LineKind.FAILED, text=text, **at)]
+    return [chosen, StoryLine(what=LineKind.FAILED, text=text, **at)]
 
 
-def lines_of_decision(record: DecisionRecord) -> list[Line]:
+def lines_of_decision(record: DecisionRecord) -> list[StoryLine]:
     """A decision that did not come to its end. Of the others, their writes tell."""
     if is_placement(record):
         return []
@@ -184,7 +184,7 @@ def lines_of_decision(record: DecisionRecord) -> list[Line]:
     because = f": {outcome.reason}" if outcome.reason else ""
     message = f": {shown(outcome.message)}" if outcome.message else ""
     return [
-        Line(
+        StoryLine(
             at=moment(record.at),
             what=LineKind.FAILED,
             about=_about(record),
@@ -205,20 +205,20 @@ def _about(record: DecisionRecord) -> StoryObject:
     return StoryObject(record.subject.kind, record.subject.name, record.subject.namespace)
 
 
-def _read(record: DecisionRecord) -> tuple[Link, ...]:
+def _read(record: DecisionRecord) -> tuple[StoryLink, ...]:
     """The version of its subject that a decision had read."""
     subject = record.subject
     for look in record.looked_at:
         is_it = (look.kind, look.namespace, look.name) == (subject.kind, subject.namespace, subject.name)
         if is_it and look.revision:
-            return (Link(f"{_about(record).words}@{look.revision}", revision=look.revision),)
+            return (StoryLink(f"{_about(record).words}@{look.revision}", revision=look.revision),)
     return ()
 
 
 # What a component has seen.
 
 
-def seen_lines(version: Version, records: Iterable[DecisionRecord]) -> list[Line]:
+def seen_lines(version: Version, records: Iterable[DecisionRecord]) -> list[StoryLine]:
     """When the components that decided saw a change, if that was late: at the latest then."""
     first: dict[str, datetime] = {}
     for record in records:
@@ -233,10 +233,12 @@ def seen_lines(version: Version, records: Iterable[DecisionRecord]) -> list[Line
     for component, at in sorted(first.items()):
         late = at - version.at
         if late >= OBSERVED_LATE:
-            link = Link(f"{about.words}@{version.revision}", revision=version.revision)
+            link = StoryLink(f"{about.words}@{version.revision}", revision=version.revision)
             text = f"sees this change, {late.total_seconds():.1f} s after it was written"
             lines.append(
-                Line(at=at, what=LineKind.SEEN, about=about, text=text, who=Who(component, component), causes=(link,))
+                StoryLine(
+                    at=at, what=LineKind.SEEN, about=about, text=text, who=Who(component, component), causes=(link,)
+                )
             )
     return lines
 
@@ -244,7 +246,7 @@ def seen_lines(version: Version, records: Iterable[DecisionRecord]) -> list[Line
 # Events.
 
 
-def line_of_event(version: Version) -> Line | None:
+def line_of_event(version: Version) -> StoryLine | None:
     """An Event, as it is told or told again."""
     event = version.after
     if event is None:
@@ -254,7 +256,7 @@ def line_of_event(version: Version) -> Line | None:
     decision = (event["metadata"].get("annotations") or {}).get(DECISION, "")
     source = event.get("reportingComponent") or (event.get("source") or {}).get("component") or version.who.name
     message = event.get("message") or event.get("note") or ""
-    return Line(
+    return StoryLine(
         at=version.at,
         what=LineKind.EVENT,
         about=StoryObject(kind, about.get("name", ""), about.get("namespace", "")),
@@ -262,7 +264,7 @@ def line_of_event(version: Version) -> Line | None:
         who=Who(source, component=source, decision=decision),
         revision=version.revision,
         decision=decision,
-        causes=(Link(decision, decision=decision),) if decision else (),
+        causes=(StoryLink(decision, decision=decision),) if decision else (),
         # That a container waits to be started again, its pod's status says as well.
         is_detail=event.get("type") != "Warning" or (kind == PODS.text and event.get("reason") == BACK_OFF),
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from mainstay.explain.story.lines import Line, Link, Story
+from mainstay.explain.story.lines import Story, StoryLine, StoryLink
 from mainstay.explain.words import LineKind
 
 NAMES_MAX: Final = 3
@@ -43,7 +43,7 @@ def story_text(story: Story, *, is_wide: bool = False) -> list[str]:
     return lines
 
 
-def _lines(line: Line, first: datetime, width: int, shown: set[int], *, is_wide: bool) -> Iterator[str]:
+def _lines(line: StoryLine, first: datetime, width: int, shown: set[int], *, is_wide: bool) -> Iterator[str]:
     when = offset(line.at, first)
     text = f"{when}  {line.who.name:<{width}}  {_whom(line)}: {line.text}"
     if line.what in (LineKind.REFUSED, LineKind.DECIDED, LineKind.BOUND) and line.view:
@@ -69,7 +69,7 @@ def _lines(line: Line, first: datetime, width: int, shown: set[int], *, is_wide:
         yield f"{indent}attempt {line.attempts}, waited {line.queue_wait_ms} ms in the queue"
 
 
-def _whom(line: Line) -> str:
+def _whom(line: StoryLine) -> str:
     if not line.others:
         return line.about.words
     names = [line.about.name, *line.others]
@@ -78,7 +78,7 @@ def _whom(line: Line) -> str:
     return f"{len(names)} {kind}s {', '.join(names[:NAMES_MAX])}{more}, each"
 
 
-def _view(line: Line, *, is_wide: bool) -> str:
+def _view(line: StoryLine, *, is_wide: bool) -> str:
     at: dict[int, list[str]] = {}
     for kind in sorted(line.view):
         at.setdefault(line.view[kind], []).append(kind if is_wide else _short(kind))
@@ -87,7 +87,7 @@ def _view(line: Line, *, is_wide: bool) -> str:
     return "having seen " + ", ".join(f"{' and '.join(kinds)} up to {revision}" for revision, kinds in at.items())
 
 
-def _marks(line: Line, shown: set[int], *, is_wide: bool) -> str:
+def _marks(line: StoryLine, shown: set[int], *, is_wide: bool) -> str:
     marks = f"  [{line.number}]"
     if line.revision:
         marks += f" @{line.revision}"
@@ -99,7 +99,7 @@ def _marks(line: Line, shown: set[int], *, is_wide: bool) -> str:
     return marks
 
 
-def _causes(links: Sequence[Link], shown: set[int], *, is_wide: bool) -> str:
+def _causes(links: Sequence[StoryLink], shown: set[int], *, is_wide: bool) -> str:
     found: dict[str, None] = {}
     for link in links:
         if link.line and link.line in shown:

@@ -28,7 +28,7 @@ from mainstay.api.progress import ProgressVerdict, progress_of
 from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.placements import is_placement
 from mainstay.explain.registry import Rooms
-from mainstay.explain.story.lines import Line, Link, Story, StoryObject, merged, numbered
+from mainstay.explain.story.lines import Story, StoryLine, StoryLink, StoryObject, merged, numbered
 from mainstay.explain.story.order import in_order
 from mainstay.explain.story.render import (
     line_of_event,
@@ -84,7 +84,7 @@ class _Telling:
         self._known = JournalLookup(moment.journal, moment.revision)
         self._about = about
         self._pods_max = pods_max
-        self._lines: dict[tuple[object, ...], Line] = {}
+        self._lines: dict[tuple[object, ...], StoryLine] = {}
         self._records: dict[FollowedObject, list[DecisionRecord]] = {}
         """The placements of each pod, in order."""
         self._names: dict[str, str] = {}
@@ -228,7 +228,7 @@ class _Telling:
             for line in lines_of_version(version, spec_only=spec_only):
                 self._add(line)
 
-    def _add(self, line: Line) -> None:
+    def _add(self, line: StoryLine) -> None:
         self._lines.setdefault((line.about, line.what, line.revision, line.text, line.decision, line.at), line)
 
     # Decisions.
@@ -254,7 +254,7 @@ class _Telling:
         for records in self._records.values():
             refused: DecisionRecord | None = None
             for record in records:
-                causes: list[Link] = []
+                causes: list[StoryLink] = []
                 words: tuple[str, ...] = ()
                 is_refusal = not any(reason.startswith("node=") for reason in record.reasons)
                 if is_refusal:
@@ -338,7 +338,7 @@ class _Telling:
             notes=tuple(self._known.notes),
         )
 
-    def _joined(self, lines: Sequence[Line]) -> list[Line]:
+    def _joined(self, lines: Sequence[StoryLine]) -> list[StoryLine]:
         """What one decision did is told once: a choice with its binding, a refusal with the condition it leaves."""
         decided = {each.decision: each for each in lines if each.what is LineKind.DECIDED}
         bound = {each.decision for each in lines if each.what is LineKind.BOUND}
@@ -359,7 +359,7 @@ class _Telling:
             elif line.what is LineKind.MADE and (
                 end := ends.get(self._names.get(self._replaced.get(line.about.name, ""), ""))
             ):
-                link = Link(f"{end.about.words}@{end.revision}", revision=end.revision)
+                link = StoryLink(f"{end.about.words}@{end.revision}", revision=end.revision)
                 line = replace(line, causes=(*line.causes, link))
             elif line.who.component in NODE_WATCHERS and line.about.kind == PODS.text and not line.is_detail:
                 line = replace(line, causes=(*line.causes, *self._node_links(line, lines)))
@@ -371,7 +371,7 @@ class _Telling:
             made.append(line)
         return made
 
-    def _node_links(self, line: Line, lines: Sequence[Line]) -> list[Link]:
+    def _node_links(self, line: StoryLine, lines: Sequence[StoryLine]) -> list[StoryLink]:
         """What had last become of its node when a pod was judged by that."""
         node = self._nodes.get(line.about.name, "")
         before = [
@@ -380,9 +380,9 @@ class _Telling:
             if (each.about.kind, each.about.name) == (NODES.text, node) and 0 < each.revision < line.revision
         ]
         last = max(before, key=lambda each: each.revision, default=None)
-        return [] if last is None else [Link(f"{last.about.words}@{last.revision}", revision=last.revision)]
+        return [] if last is None else [StoryLink(f"{last.about.words}@{last.revision}", revision=last.revision)]
 
-    def _going_on(self, lines: list[Line], ends: "_Bound") -> list[Line]:
+    def _going_on(self, lines: list[StoryLine], ends: "_Bound") -> list[StoryLine]:
         """Mark what has not been cured: the last refusal or failure of an object after which nothing better came."""
         if ends.at is not None:
             return lines

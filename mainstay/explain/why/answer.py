@@ -12,7 +12,7 @@ import msgspec
 
 from mainstay.explain.why.causes import Cause, Tier
 
-__all__ = ["Answer", "Cause", "Evidence", "Link", "LinkState", "Subject", "Tier", "Verdict"]
+__all__ = ["Answer", "Cause", "ChainLink", "Evidence", "LinkState", "Subject", "Tier", "Verdict"]
 
 API_VERSION: Final = "mainstay.dev/v1"
 
@@ -82,7 +82,7 @@ class Evidence(_Part, frozen=True):
     """Who asked for a write."""
 
 
-class Link(_Part, frozen=True, kw_only=True):
+class ChainLink(_Part, frozen=True, kw_only=True):
     """One step on the way from what is wanted to what is there."""
 
     step: str
@@ -98,7 +98,7 @@ class Verdicts(_Part, frozen=True):
     """Nodes that one reason holds for."""
 
     reason: str
-    """A `scheduler.reasons.Reason`."""
+    """A `scheduler.reasons.RefusalReason`."""
     text: str
     nodes: tuple[str, ...] = ()
     count: int = 0
@@ -171,7 +171,7 @@ class Answer(_Part, frozen=True, kw_only=True):
     about: Subject | None = None
     """Where the chain is broken, if that is another object."""
     since: datetime | None = None
-    chain: tuple[Link, ...] = ()
+    chain: tuple[ChainLink, ...] = ()
     nodes: tuple[Verdicts, ...] = ()
     each_node: tuple[NodeVerdict, ...] = ()
     cures: tuple[CureFound, ...] = ()

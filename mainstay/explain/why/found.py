@@ -10,10 +10,10 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.pod_state import time_of
 from mainstay.explain.why.answer import (
     Also,
+    ChainLink,
     CureFound,
     Evidence,
     Involved,
-    Link,
     LinkState,
     NodeVerdict,
     Staleness,
@@ -37,7 +37,7 @@ class Found:
     verdict: Verdict
     about: Subject | None = None
     since: datetime | None = None
-    chain: tuple[Link, ...] = ()
+    chain: tuple[ChainLink, ...] = ()
     nodes: tuple[Verdicts, ...] = ()
     each_node: tuple[NodeVerdict, ...] = ()
     cures: tuple[CureFound, ...] = ()
@@ -49,7 +49,7 @@ class Found:
     advice: str = ""
     """What to do, if that is known better than from the cause alone."""
 
-    def after(self, links: Iterable[Link]) -> "Found":
+    def after(self, links: Iterable[ChainLink]) -> "Found":
         """The same, with the links before its own."""
         return replace(self, chain=(*links, *self.chain))
 
@@ -90,20 +90,20 @@ def said_by(obj: Object, condition: Mapping[str, Any] | None = None) -> Evidence
     return Evidence(source=f"condition {condition.get('type')}" if condition else "status", revision=revision, at=at)
 
 
-def done(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> Link:
-    return Link(step=step, state=LinkState.DONE, text=text, evidence=evidence, object=of)
+def done(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> ChainLink:
+    return ChainLink(step=step, state=LinkState.DONE, text=text, evidence=evidence, object=of)
 
 
-def broken(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> Link:
-    return Link(step=step, state=LinkState.BROKEN, text=text, evidence=evidence, object=of)
+def broken(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> ChainLink:
+    return ChainLink(step=step, state=LinkState.BROKEN, text=text, evidence=evidence, object=of)
 
 
-def waiting(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> Link:
-    return Link(step=step, state=LinkState.WAITING, text=text, evidence=evidence, object=of)
+def waiting(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> ChainLink:
+    return ChainLink(step=step, state=LinkState.WAITING, text=text, evidence=evidence, object=of)
 
 
-def unknown(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> Link:
-    return Link(step=step, state=LinkState.UNKNOWN, text=text, evidence=evidence, object=of)
+def unknown(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> ChainLink:
+    return ChainLink(step=step, state=LinkState.UNKNOWN, text=text, evidence=evidence, object=of)
 
 
 # Words.

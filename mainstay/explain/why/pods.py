@@ -7,7 +7,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES, PODS
 from mainstay.api.pod_state import condition_of, created_at, is_leaving, node_of, time_of
 from mainstay.api.stages import SERVING_CONDITION, Stage, stage_of
-from mainstay.explain.why.answer import Evidence, Link, Verdict
+from mainstay.explain.why.answer import ChainLink, Evidence, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import (
@@ -56,7 +56,7 @@ async def of_pod(case: Case, pod: Object, *, is_asked: bool = True) -> Found:
     return (await _on_its_node(case, pod, who, is_asked)).after(links)
 
 
-async def _made(case: Case, pod: Object) -> Link:
+async def _made(case: Case, pod: Object) -> ChainLink:
     metadata = pod["metadata"]
     versions = await case.versions(PODS.text, metadata.get("namespace") or "", metadata["name"])
     first = next((each for each in versions if each.before is None and not each.is_first_known), None)

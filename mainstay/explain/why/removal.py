@@ -13,7 +13,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import JOBS, PODS, REPLICASETS
 from mainstay.api.kinds import BUILTIN
 from mainstay.api.pod_state import condition_of, is_leaving, node_of, time_of
-from mainstay.explain.why.answer import Involved, Link, Subject, Verdict
+from mainstay.explain.why.answer import ChainLink, Involved, Subject, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause, Tier
 from mainstay.explain.why.control import not_done
@@ -49,7 +49,7 @@ class Removal:
     cause: Cause
     text: str
     """What comes after "was removed"/"is to go": without a full stop."""
-    links: tuple[Link, ...] = ()
+    links: tuple[ChainLink, ...] = ()
     involved: tuple[Involved, ...] = ()
 
 

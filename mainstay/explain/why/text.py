@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from mainstay.explain.why.answer import Answer, Evidence, Link, LinkState, Verdict
+from mainstay.explain.why.answer import Answer, ChainLink, Evidence, LinkState, Verdict
 from mainstay.explain.why.causes import Tier
 from mainstay.explain.why.found import ago, clock, listed, shortened
 
@@ -61,7 +61,7 @@ def _status(answer: Answer) -> str:
     return f"{answer.cause} ({answer.tier}), {answer.verdict}{since}{about}"
 
 
-def _chain(links: Sequence[Link], most: int) -> list[str]:
+def _chain(links: Sequence[ChainLink], most: int) -> list[str]:
     """The links, at most so many lines: those in the middle are left out first."""
     shown = list(links)
     if len(shown) > most:
@@ -76,7 +76,7 @@ def _chain(links: Sequence[Link], most: int) -> list[str]:
     return [_line(each) for each in shown]
 
 
-def _line(link: Link) -> str:
+def _line(link: ChainLink) -> str:
     evidence = _evidence(link.evidence)
     room = WIDTH - _LABEL - 2 - (len(evidence) + 2 if evidence else 0)
     text = shortened(link.text, max(room, 40))

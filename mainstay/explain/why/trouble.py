@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from mainstay.explain.why.answer import Evidence, Link
+from mainstay.explain.why.answer import ChainLink, Evidence
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import broken, listed
 
@@ -23,6 +23,6 @@ class Trouble:
     """What node-health has concluded that from."""
 
     @property
-    def link(self) -> Link:
+    def link(self) -> ChainLink:
         why = f" ({listed(self.because)})" if self.because else ""
         return broken("node", f"{self.text}{why}", *self.evidence)

@@ -14,7 +14,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import PODS, REPLICASETS
 from mainstay.api.pod_state import condition_of, is_active
-from mainstay.explain.why.answer import Also, Involved, Link, Verdict
+from mainstay.explain.why.answer import Also, ChainLink, Involved, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause, Tier, gravity
 from mainstay.explain.why.fights import fight_over
@@ -40,7 +40,7 @@ SORTS_LOOKED_AT: Final = 6
 """Of the pods of one workload."""
 
 
-def find_desired(workload: Object, versions: Sequence[Version]) -> tuple[datetime | None, Link]:
+def find_desired(workload: Object, versions: Sequence[Version]) -> tuple[datetime | None, ChainLink]:
     """Since when it is wanted as it is, and by whom."""
     metadata, replicas = workload["metadata"], wanted_replicas(workload)
     generation = int(metadata.get("generation") or 0)
@@ -186,7 +186,7 @@ def version_of_zero(versions: Sequence[Version]) -> Version | None:
     return last
 
 
-def set_link(replica_set: Object) -> Link:
+def set_link(replica_set: Object) -> ChainLink:
     status = replica_set.get("status") or NOTHING
     ready = status.get("readyReplicas") or 0
     text = f"{replica_set['metadata']['name']}: {wanted_replicas(replica_set)} wanted, {ready} ready"

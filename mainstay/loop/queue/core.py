@@ -43,7 +43,7 @@ from mainstay.loop.queue.items import (
     QueueSettings,
     WakeAfter,
 )
-from mainstay.loop.queue.lines import NEVER, Entry, Lines, Timers, duration, nanoseconds
+from mainstay.loop.queue.lines import NEVER, Lines, QueuedKey, Timers, duration, nanoseconds
 
 _SECOND_NS: Final = 1_000_000_000
 _BUCKETS: Final = 64  # Of durations, by powers of two: more than a nanosecond and less than the age of the machine.
@@ -66,8 +66,8 @@ class Queue(Generic[K]):
     def __init__(self, settings: QueueSettings, jitter: Random) -> None:
         self.settings = settings
         self._jitter = jitter
-        self._entries: dict[K, Entry[K]] = {}
-        self._processing: dict[K, Entry[K]] = {}
+        self._entries: dict[K, QueuedKey[K]] = {}
+        self._processing: dict[K, QueuedKey[K]] = {}
         self._lines: Lines[K] = Lines(settings.passed_over_max, settings.weights, settings.processing_per_tenant_max)
         self._timers: Timers[K] = Timers()
         self._is_draining = False
@@ -333,19 +333,19 @@ class Queue(Generic[K]):
             tenants=self._lines.tenants(now_ns),
         )
 
-    def _wake(self, entry: Entry[K], because: EnqueueReason, priority: Priority) -> None:
+    def _wake(self, entry: QueuedKey[K], because: EnqueueReason, priority: Priority) -> None:
         if entry.because is None:
             entry.because = because
             entry.priority = priority
         elif priority > entry.priority:
             self._lines.move(entry, entry.tenant.name, priority)
 
-    def _change_tenant(self, entry: Entry[K], tenant: str) -> None:
+    def _change_tenant(self, entry: QueuedKey[K], tenant: str) -> None:
         # One that is being processed is counted with its tenant. It stays there until the key is named again.
         if entry.item is None:
             self._lines.move(entry, tenant, entry.priority)
 
-    def _settle(self, entry: Entry[K], now_ns: int, wake_ns: int) -> KeyState:
+    def _settle(self, entry: QueuedKey[K], now_ns: int, wake_ns: int) -> KeyState:
         """All went well."""
         if entry.failures:
             entry.failures = entry.failures_counted = 0
@@ -367,7 +367,7 @@ class Queue(Generic[K]):
             self._timers.set(entry)
         return _WAITING
 
-    def _retry(self, entry: Entry[K], item: Item[K], retry: KeyRetry, now_ns: int) -> KeyState:
+    def _retry(self, entry: QueuedKey[K], item: Item[K], retry: KeyRetry, now_ns: int) -> KeyState:
         shape = self.settings.retry
         jitter = self._jitter.random()
         entry.failures += 1
@@ -404,7 +404,7 @@ class Queue(Generic[K]):
         self._retry_slot_ns = max(self._retry_slot_ns, now_ns - burst_ns) + interval_ns
         return self._retry_slot_ns
 
-    def _give_up(self, entry: Entry[K], seen: int, now_ns: int) -> KeyState:
+    def _give_up(self, entry: QueuedKey[K], seen: int, now_ns: int) -> KeyState:
         entry.failures = max(entry.failures, 1)
         if entry.because is not None and entry.latest > seen:
             # It has changed since the attempt that failed for good. That is what it would have waited for.
@@ -417,12 +417,12 @@ class Queue(Generic[K]):
         entry.because = None
         return KeyState.TERMINAL
 
-    def _start_again(self, entry: Entry[K], now_ns: int) -> None:
+    def _start_again(self, entry: QueuedKey[K], now_ns: int) -> None:
         entry.is_terminal = False
         entry.failures = entry.failures_counted = 0
         self._lines.enter(entry, now_ns)
 
-    def _forget(self, entry: Entry[K], now_ns: int) -> KeyState:
+    def _forget(self, entry: QueuedKey[K], now_ns: int) -> KeyState:
         entry.failures = entry.failures_counted = 0
         entry.after_ns = NEVER
         if entry.because is not None:
@@ -430,7 +430,7 @@ class Queue(Generic[K]):
             return KeyState.READY
         return self._drop(entry)
 
-    def _drop(self, entry: Entry[K]) -> KeyState:
+    def _drop(self, entry: QueuedKey[K]) -> KeyState:
         del self._entries[entry.key]
         entry.due_ns = NEVER
         self._timers.forget(entry)
@@ -452,7 +452,7 @@ class _Measured:
         return Durations(sum(self.buckets), duration(self.total_ns), duration(self.longest_ns), tuple(self.buckets))
 
 
-def _state(entry: Entry[K]) -> KeyState:
+def _state(entry: QueuedKey[K]) -> KeyState:
     if entry.item is not None:
         return KeyState.PROCESSING
     if entry.line is not None:

@@ -39,7 +39,7 @@ VOID_MIN: Final = 64  # A small heap is not worth building again.
 _RESYNC: Final = EnqueueReason.RESYNC
 
 
-class Entry(Generic[K]):
+class QueuedKey(Generic[K]):
     """What the queue knows about one key."""
 
     __slots__ = (
@@ -71,7 +71,7 @@ class Entry(Generic[K]):
         self.key = key
         self.tenant = tenant
         # In line, being processed, or neither; never both.
-        self.line: Line[K] | None = None
+        self.line: ReadyLine[K] | None = None
         self.item: Item[K] | None = None
         # What has woken it since it was last handed out. No reason: nothing has. The priority goes with it.
         self.because: EnqueueReason | None = None
@@ -99,7 +99,7 @@ class Entry(Generic[K]):
         self.seen = 0
 
 
-class Line(Generic[K]):
+class ReadyLine(Generic[K]):
     """The ready keys of one tenant with one priority."""
 
     __slots__ = ("band", "credit", "entries", "is_placed", "tenant")
@@ -108,7 +108,7 @@ class Line(Generic[K]):
         self.tenant = tenant
         self.band = band
         # Ordered, with removal from the middle. Entries hash by identity, and only the order of joining counts.
-        self.entries: OrderedDict[Entry[K], None] = OrderedDict()
+        self.entries: OrderedDict[QueuedKey[K], None] = OrderedDict()
         self.credit = 0
         # In the ring of its band, or among those of its tenant that are held back.
         self.is_placed = False
@@ -123,7 +123,7 @@ class Band(Generic[K]):
         self.priority = priority
         # Lines that have ready keys, the next one first. One that lost its last key in another way than by being served
         # stays until its turn comes.
-        self.ring: deque[Line[K]] = deque()
+        self.ring: deque[ReadyLine[K]] = deque()
         self.passed_over = 0
 
 
@@ -135,8 +135,8 @@ class Tenant(Generic[K]):
     def __init__(self, name: str, weight: int, bands: "tuple[Band[K], ...]") -> None:
         self.name = name
         self.weight = weight
-        self.lines = tuple(Line(self, band) for band in bands)
-        self.held_back: list[Line[K]] = []
+        self.lines = tuple(ReadyLine(self, band) for band in bands)
+        self.held_back: list[ReadyLine[K]] = []
         self.keys = 0
         self.processing = 0
         self.taken = 0
@@ -158,26 +158,26 @@ class Lines(Generic[K]):
         self._bands_urgent_first = self._bands[::-1]
         self._tenants: dict[str, Tenant[K]] = {}
         # Those ready that are not in the order in which they became so. Kept for the age of the oldest one.
-        self._moved: dict[Entry[K], None] = {}
+        self._moved: dict[QueuedKey[K], None] = {}
 
-    def new_entry(self, key: K, tenant_name: str, priority: Priority) -> Entry[K]:
+    def new_entry(self, key: K, tenant_name: str, priority: Priority) -> QueuedKey[K]:
         tenant = self._tenants.get(tenant_name) or self._new_tenant(tenant_name)
         tenant.keys += 1
-        return Entry(key, tenant, priority)
+        return QueuedKey(key, tenant, priority)
 
-    def drop(self, entry: Entry[K]) -> None:
+    def drop(self, entry: QueuedKey[K]) -> None:
         """Forget an entry that is in no line."""
         tenant = entry.tenant
         tenant.keys -= 1
         if not tenant.keys:
             self._forget_if_too_many(tenant)
 
-    def enter(self, entry: Entry[K], now_ns: int) -> None:
+    def enter(self, entry: QueuedKey[K], now_ns: int) -> None:
         """Put an entry at the end of its line."""
         entry.since_ns = now_ns
         self._join(entry)
 
-    def move(self, entry: Entry[K], tenant_name: str, priority: Priority) -> None:
+    def move(self, entry: QueuedKey[K], tenant_name: str, priority: Priority) -> None:
         """Change where an entry belongs that is not being processed. If it is in line, it joins the other line at its
         end.
         """
@@ -196,9 +196,9 @@ class Lines(Generic[K]):
             self._moved[entry] = None
             self._join(entry)
 
-    def take(self) -> Entry[K] | None:
+    def take(self) -> QueuedKey[K] | None:
         """The next entry, which then counts as processed for its tenant, or None if none may be served."""
-        served: Line[K] | None = None
+        served: ReadyLine[K] | None = None
         for band in self._bands_urgent_first:
             if not band.ring:
                 continue
@@ -278,19 +278,19 @@ class Lines(Generic[K]):
                 line.band.ring.remove(line)
         del self._tenants[tenant.name]
 
-    def _join(self, entry: Entry[K]) -> None:
+    def _join(self, entry: QueuedKey[K]) -> None:
         line = entry.line = entry.tenant.lines[entry.priority]
         line.entries[entry] = None
         self.ready += 1
         if not line.is_placed:
             self._place(line)
 
-    def _place(self, line: Line[K]) -> None:
+    def _place(self, line: ReadyLine[K]) -> None:
         line.is_placed = True
         line.credit = line.tenant.weight
         line.band.ring.append(line)
 
-    def _leave(self, entry: Entry[K]) -> None:
+    def _leave(self, entry: QueuedKey[K]) -> None:
         assert entry.line is not None
         del entry.line.entries[entry]
         entry.line = None
@@ -343,7 +343,7 @@ class Timers(Generic[K]):
 
     def __init__(self) -> None:
         # The number decides between equal times: first come, first served.
-        self._heap: list[tuple[int, int, Entry[K]]] = []
+        self._heap: list[tuple[int, int, QueuedKey[K]]] = []
         self._numbers = itertools.count()
         self._valid = 0
         self.first_ns = NEVER
@@ -352,7 +352,7 @@ class Timers(Generic[K]):
     def __len__(self) -> int:
         return len(self._heap)
 
-    def set(self, entry: Entry[K]) -> None:
+    def set(self, entry: QueuedKey[K]) -> None:
         """Wake this entry at its `due_ns` or `after_ns`, whichever comes first. Call it when one of them has moved."""
         time_ns = entry.due_ns if entry.due_ns < entry.after_ns else entry.after_ns
         if time_ns >= entry.timer_ns:
@@ -366,13 +366,13 @@ class Timers(Generic[K]):
             heapq.heapify(self._heap)
         self.first_ns = self._heap[0][0]
 
-    def forget(self, entry: Entry[K]) -> None:
+    def forget(self, entry: QueuedKey[K]) -> None:
         """Its places are void from now on."""
         if entry.timer_ns != NEVER:
             entry.timer_ns = NEVER
             self._valid -= 1
 
-    def take(self, now_ns: int) -> Entry[K] | None:
+    def take(self, now_ns: int) -> QueuedKey[K] | None:
         """An entry that is due, without a place in the heap now; None if there is none left. Call it until then."""
         while self._heap and self._heap[0][0] <= now_ns:
             time_ns, _, entry = heapq.heappop(self._heap)

@@ -15,7 +15,7 @@ from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
 from mainstay.client.cache import Cache
-from mainstay.client.entry import Change, Entry
+from mainstay.client.entry import CachedObject, Change
 from mainstay.env import Clock
 from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.pod_class import pod_to_place
@@ -79,7 +79,7 @@ class Feed:
 
     # Pods.
 
-    def _look(self, entry: Entry, revision: int) -> None:
+    def _look(self, entry: CachedObject, revision: int) -> None:
         pod, uid = entry.object(), entry.uid
         spec: Object = pod.get("spec") or {}
         if spec.get("nodeName") or is_over(pod):
@@ -122,7 +122,7 @@ class Feed:
                 self._wake()
 
 
-def _object(entry: Entry | None) -> Object | None:
+def _object(entry: CachedObject | None) -> Object | None:
     return None if entry is None else entry.object()
 
 

@@ -11,7 +11,7 @@ from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters.refused import refused
 from mainstay.scheduler.pod_class import PodClass
-from mainstay.scheduler.reasons import Cure, Reason, Refusal
+from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason
 
 PLUGIN: Final = "NodePorts"
 
@@ -33,7 +33,7 @@ def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusa
     for port in sorted(pod.ports):
         refuses = np.isin(ring.rows, _refusing(columns, pod, port))
         detail = f"{port.ip}:{port.port}/{port.protocol}"
-        yield from refused(ring, refuses, Reason.PORT_TAKEN, PLUGIN, cures, detail=detail)
+        yield from refused(ring, refuses, RefusalReason.PORT_TAKEN, PLUGIN, cures, detail=detail)
 
 
 def _refusing(columns: NodeColumns, pod: PodClass, port: HostPort) -> list[int]:

@@ -11,7 +11,7 @@ from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters.refused import refused
 from mainstay.scheduler.pod_class import PodClass
-from mainstay.scheduler.reasons import Cure, Reason, Refusal
+from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason
 
 PLUGIN: Final = "NodeAffinity"
 
@@ -45,4 +45,4 @@ def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusa
     found = passing(columns, pod, ring.rows)
     if found is not None:
         cures = (Cure.NODE_ADDED, Cure.NODE_LABELS)
-        yield from refused(ring, ~found, Reason.NODE_AFFINITY, PLUGIN, cures)
+        yield from refused(ring, ~found, RefusalReason.NODE_AFFINITY, PLUGIN, cures)

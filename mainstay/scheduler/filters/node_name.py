@@ -8,7 +8,7 @@ from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters.refused import refused
 from mainstay.scheduler.pod_class import PodClass
-from mainstay.scheduler.reasons import Cure, Reason, Refusal
+from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason
 
 PLUGIN: Final = "NodeName"
 
@@ -24,4 +24,6 @@ def passing(columns: NodeColumns, pod: PodClass, rows: Rows) -> Truths | None:
 def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusal]:
     found = passing(columns, pod, ring.rows)
     if found is not None:
-        yield from refused(ring, ~found, Reason.OTHER_NODE_NAMED, PLUGIN, (Cure.NODE_ADDED,), detail=pod.node_name)
+        yield from refused(
+            ring, ~found, RefusalReason.OTHER_NODE_NAMED, PLUGIN, (Cure.NODE_ADDED,), detail=pod.node_name
+        )

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 from mainstay.scheduler.cache.arrays import Numbers, Truths
 from mainstay.scheduler.cache.ring import Ring
-from mainstay.scheduler.reasons import Cure, Reason, Refusal
+from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason
 
 
 def refused(
     ring: Ring,
     refuses: Truths,
-    reason: Reason,
+    reason: RefusalReason,
     plugin: str,
     cures: tuple[Cure, ...],
     *,

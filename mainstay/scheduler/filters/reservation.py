@@ -12,7 +12,7 @@ from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters.refused import refused
 from mainstay.scheduler.pod_class import PodClass
-from mainstay.scheduler.reasons import Cure, Reason, Refusal
+from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason
 
 PLUGIN: Final = "Reservations"
 
@@ -26,4 +26,6 @@ def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusa
     held = columns.reservation(pod.namespace, pod.reservation) if pod.reservation else None
     if held is not None:
         cures = (Cure.NODE_ADDED, Cure.RESERVATION_RELEASED, Cure.RESERVATION_MADE)
-        yield from refused(ring, ring.rows != held.row, Reason.RESERVED_ELSEWHERE, PLUGIN, cures, detail=held.node)
+        yield from refused(
+            ring, ring.rows != held.row, RefusalReason.RESERVED_ELSEWHERE, PLUGIN, cures, detail=held.node
+        )

@@ -15,7 +15,7 @@ from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters.refused import refused
 from mainstay.scheduler.pod_class import PodClass
-from mainstay.scheduler.reasons import Cure, Reason, Refusal
+from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason
 
 PLUGIN: Final = "NodeResourcesFit"
 
@@ -62,7 +62,7 @@ def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusa
             yield from refused(
                 ring,
                 is_unconfirmed,
-                Reason.HELD_BY_GHOSTS,
+                RefusalReason.HELD_BY_GHOSTS,
                 PLUGIN,
                 (*more_room, Cure.GHOSTS_GONE),
                 detail=resource,
@@ -71,12 +71,19 @@ def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusa
             )
             short &= ~is_unconfirmed
         yield from refused(
-            ring, short, Reason.INSUFFICIENT_RESOURCE, PLUGIN, more_room, detail=resource, wanted=amount, free=free
+            ring,
+            short,
+            RefusalReason.INSUFFICIENT_RESOURCE,
+            PLUGIN,
+            more_room,
+            detail=resource,
+            wanted=amount,
+            free=free,
         )
         yield from refused(
             ring,
             never & (free < amount),
-            Reason.NODE_TOO_SMALL,
+            RefusalReason.NODE_TOO_SMALL,
             PLUGIN,
             larger,
             detail=resource,

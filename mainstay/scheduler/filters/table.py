@@ -23,7 +23,7 @@ from mainstay.scheduler.filters import (
     zone_quota,
 )
 from mainstay.scheduler.pod_class import PodClass
-from mainstay.scheduler.reasons import Cure, Reason, Refusal
+from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason
 
 # Of topology spread, only whether nodes have the labels.
 OF_NODES: Final[tuple[ModuleType, ...]] = (
@@ -61,5 +61,5 @@ def refusals(columns: NodeColumns, pod: PodClass) -> tuple[Refusal, ...]:
     """Every reason on every node, filter by filter."""
     ring = columns.ring
     if not len(ring):
-        return (Refusal(Reason.NO_NODES, "", (), (Cure.NODE_ADDED,)),)
+        return (Refusal(RefusalReason.NO_NODES, "", (), (Cure.NODE_ADDED,)),)
     return tuple(refusal for each in ALL for refusal in each.refusals(columns, pod, ring))

@@ -15,7 +15,7 @@ from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters.refused import refused
 from mainstay.scheduler.pod_class import PodClass
-from mainstay.scheduler.reasons import Cure, Reason, Refusal
+from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason
 
 PLUGIN: Final = "TaintToleration"
 
@@ -39,4 +39,4 @@ def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusa
     cures = (Cure.NODE_ADDED, Cure.NODE_TAINTS)
     for taint in sorted(sets):
         refuses = np.isin(columns.taints[ring.rows], sets[taint])
-        yield from refused(ring, refuses, Reason.UNTOLERATED_TAINT, PLUGIN, cures, detail=taint)
+        yield from refused(ring, refuses, RefusalReason.UNTOLERATED_TAINT, PLUGIN, cures, detail=taint)

@@ -15,7 +15,7 @@ from mainstay.scheduler.cache.label_column import ABSENT
 from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters.refused import refused
 from mainstay.scheduler.pod_class import PodClass
-from mainstay.scheduler.reasons import Cure, Reason, Refusal
+from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason
 
 PLUGIN: Final = "PodTopologySpread"
 
@@ -38,11 +38,11 @@ def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusa
         skews = found.skews()[found.by_place]
         found.close(columns)
         key = constraint.key
-        yield from refused(ring, ~has_label, Reason.TOPOLOGY_LABEL_MISSING, PLUGIN, missing, detail=key)
+        yield from refused(ring, ~has_label, RefusalReason.TOPOLOGY_LABEL_MISSING, PLUGIN, missing, detail=key)
         yield from refused(
             ring,
             has_label & (skews > constraint.max_skew),
-            Reason.SKEW_TOO_LARGE,
+            RefusalReason.SKEW_TOO_LARGE,
             PLUGIN,
             levelled,
             detail=key,

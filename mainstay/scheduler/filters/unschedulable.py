@@ -9,7 +9,7 @@ from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters.refused import refused
 from mainstay.scheduler.pod_class import PodClass
-from mainstay.scheduler.reasons import Cure, Reason, Refusal
+from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason
 
 PLUGIN: Final = "NodeUnschedulable"
 
@@ -24,4 +24,4 @@ def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusa
     found = passing(columns, pod, ring.rows)
     if found is not None:
         cures = (Cure.NODE_ADDED, Cure.NODE_TAINTS)
-        yield from refused(ring, ~found, Reason.UNSCHEDULABLE_NODE, PLUGIN, cures)
+        yield from refused(ring, ~found, RefusalReason.UNSCHEDULABLE_NODE, PLUGIN, cures)

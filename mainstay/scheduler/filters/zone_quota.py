@@ -11,7 +11,7 @@ from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.ring import Ring
 from mainstay.scheduler.filters.refused import refused
 from mainstay.scheduler.pod_class import PodClass
-from mainstay.scheduler.reasons import Cure, Reason, Refusal
+from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason
 
 PLUGIN: Final = "ZoneQuota"
 
@@ -41,7 +41,7 @@ def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusa
         yield from refused(
             ring,
             refuses,
-            Reason.ZONE_QUOTA_EXCEEDED,
+            RefusalReason.ZONE_QUOTA_EXCEEDED,
             PLUGIN,
             cures,
             detail=f"{shortage.zone}/{shortage.resource}",

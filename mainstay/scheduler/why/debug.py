@@ -11,7 +11,7 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PLACEMENT_POLICIES
 from mainstay.api.pod_state import time_of
-from mainstay.explain.debug.view import CacheSeen, Observed, Pending, Rollback
+from mainstay.explain.debug.view import CacheSeen, ObservedRevision, Pending, Rollback
 from mainstay.explain.moment import Moment
 from mainstay.explain.placements import recorded_words
 from mainstay.explain.story.lines import StoryObject
@@ -19,7 +19,7 @@ from mainstay.explain.story.scope import FollowedObject
 from mainstay.explain.writers import JournalLookup, Version
 from mainstay.journal.keys import object_key_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord
-from mainstay.scheduler.reasons import Reason
+from mainstay.scheduler.reasons import RefusalReason
 from mainstay.scheduler.why.refusals import Placing, placing, refusal_words, would_place
 from mainstay.scheduler.why.relevance import READ_BY_SCHEDULERS, matters
 
@@ -89,19 +89,19 @@ class PendingPods:
             )
         return found
 
-    def _policy_seen(self, name: str, revision: int) -> list[Observed]:
-        seen: dict[str, Observed] = {}
+    def _policy_seen(self, name: str, revision: int) -> list[ObservedRevision]:
+        seen: dict[str, ObservedRevision] = {}
         for component, state in self._states.items():
             policies = (state.get("status") or {}).get("policies") or {}
             if name in policies:
                 at = int(policies[name])
-                seen[component] = Observed(
+                seen[component] = ObservedRevision(
                     component=component, revision=at, is_observed=at >= revision, source="ComponentState"
                 )
         for component, record in self._lasts.items():
             for policy in record.policies:
                 if policy.name == name and policy.revision >= seen.get(component, _NOT_SEEN).revision:
-                    seen[component] = Observed(
+                    seen[component] = ObservedRevision(
                         component=component,
                         revision=policy.revision,
                         is_observed=policy.revision >= revision,
@@ -113,7 +113,7 @@ class PendingPods:
         """The reason that counts: a quota before a zone's skew, and so on, as the filters are told."""
         if made is None or not made.refusals or not made.is_same:
             return record.reasons[0] if record.reasons else record.outcome.reason
-        by_quota = [each for each in made.refusals if each.reason is Reason.ZONE_QUOTA_EXCEEDED]
+        by_quota = [each for each in made.refusals if each.reason is RefusalReason.ZONE_QUOTA_EXCEEDED]
         if by_quota:
             zones = {each.detail.partition("/")[0] for each in by_quota}
             quotas = [
@@ -188,7 +188,7 @@ def find_pending(moment: Moment, known: JournalLookup, states: Mapping[str, Obje
     return PendingPods(moment, known, states)
 
 
-_NOT_SEEN: Final = Observed(component="", revision=0, is_observed=False, source="")
+_NOT_SEEN: Final = ObservedRevision(component="", revision=0, is_observed=False, source="")
 
 
 def _is_of_spec(version: Version) -> bool:

@@ -38,7 +38,7 @@ from mainstay.scheduler.filters import table as filtering
 from mainstay.scheduler.messages import render_message, render_summary
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT, Policy, parse_policy
-from mainstay.scheduler.reasons import Decision, Placed, Reason, Refusal
+from mainstay.scheduler.reasons import Decision, Placed, Refusal, RefusalReason
 from mainstay.scheduler.record import FORGOTTEN, Remembered, UnconfirmedCharges
 from mainstay.scheduler.scores.parts import score_parts
 from mainstay.scheduler.what_if import Objects, build_columns
@@ -82,7 +82,7 @@ class FilterVerdict:
 
     filter: str
     """By the name that Kubernetes has for it."""
-    reason: Reason | None = None
+    reason: RefusalReason | None = None
     """None: the node passes."""
     detail: str = ""
     wanted: int | None = None

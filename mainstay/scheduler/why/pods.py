@@ -16,7 +16,7 @@ from mainstay.api.kind_names import PODS
 from mainstay.api.pod_state import condition_of, created_at, time_of
 from mainstay.explain.placements import is_placement, node_chosen
 from mainstay.explain.rebuild import CannotRebuild
-from mainstay.explain.why.answer import CureFound, Evidence, Link, Staleness, Verdict
+from mainstay.explain.why.answer import ChainLink, CureFound, Evidence, Staleness, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.components import AT_ONCE, Component, components, no_scheduler
@@ -40,10 +40,9 @@ from mainstay.explain.why.found import (
 from mainstay.explain.writers import SERVER, UNKNOWN_WHO
 from mainstay.journal.record import DecisionRecord, Ending, moment
 from mainstay.scheduler.component import SchedulerSettings
-from mainstay.scheduler.report import POD_SCHEDULED, RETRYING
-from mainstay.scheduler.report import Reason as Reported
+from mainstay.scheduler.report import POD_SCHEDULED, RETRYING, PodConditionReason
 from mainstay.scheduler.why.placement import explained, scheduling
-from mainstay.scheduler.why.refused_pod import Refused
+from mainstay.scheduler.why.refused_pod import UnplacedPod
 from mainstay.scheduler.why.staleness import SOON
 
 _REFUSED_BINDINGS: Final = {
@@ -82,8 +81,8 @@ async def unplaced(case: Case, pod: Object) -> Found:
     if held is not None:
         return held.after(links)
     match last.outcome.reason:
-        case Reported.UNSCHEDULABLE:
-            return (await Refused(case, pod, who, records).found()).after(links)
+        case PodConditionReason.UNSCHEDULABLE:
+            return (await UnplacedPod(case, pod, who, records).found()).after(links)
         case "Unknown":
             return _unanswered(case, pod, who, records).after(links)
         case "NotDone":
@@ -212,7 +211,7 @@ def _heard_since(scheduler: Component, created: datetime) -> bool:
 # There is a decision.
 
 
-def _looked_at(records: list[DecisionRecord], now: datetime) -> tuple[Link, ...]:
+def _looked_at(records: list[DecisionRecord], now: datetime) -> tuple[ChainLink, ...]:
     last = records[-1]
     waited = last.queue_wait_us / 1000
     tried = count(len(records), "attempt") if len(records) > 1 else "first attempt"
@@ -268,7 +267,7 @@ def _binding_refused(case: Case, who: str, records: list[DecisionRecord]) -> Fou
 # A node was found.
 
 
-async def placed(case: Case, pod: Object) -> tuple[Link, ...]:
+async def placed(case: Case, pod: Object) -> tuple[ChainLink, ...]:
     """How a pod came to its node, as links."""
     metadata, node = pod["metadata"], str((pod.get("spec") or NOTHING).get("nodeName") or "")
     uid = metadata.get("uid", "")
@@ -300,7 +299,7 @@ async def placed(case: Case, pod: Object) -> tuple[Link, ...]:
     return (done("scheduler", text, evidence_of(chosen)),)
 
 
-async def _placed_by_others(case: Case, pod: Object, node: str) -> Link:
+async def _placed_by_others(case: Case, pod: Object, node: str) -> ChainLink:
     """How a pod came to its node of which no decision is known: by a user, or that is not recorded here."""
     metadata, said = pod["metadata"], condition_of(pod, "PodScheduled")
     for version in await case.versions(PODS.text, metadata.get("namespace") or "", metadata["name"]):

@@ -21,7 +21,7 @@ from mainstay.explain.writers import Version
 from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord
 from mainstay.scheduler.messages import render_summary
-from mainstay.scheduler.reasons import Decision, Placed, Reason, Refusal, Unschedulable
+from mainstay.scheduler.reasons import Decision, Placed, Refusal, RefusalReason, Unschedulable
 from mainstay.scheduler.what_if import Objects, what_if
 from mainstay.scheduler.why.placement import Scheduling, explained, scheduling
 
@@ -147,11 +147,13 @@ def _words(refusal: Refusal, zones: Mapping[str, Sequence[str]], nodes: Sequence
     where = " and ".join(places) if len(places) < 3 else f"{', '.join(places[:-1])} and {places[-1]}"
     names = f" ({_some(list(refusal.nodes))})" if whole else ""
     whom = (
-        f" for namespace {pod['metadata'].get('namespace', '')}" if refusal.reason is Reason.ZONE_QUOTA_EXCEEDED else ""
+        f" for namespace {pod['metadata'].get('namespace', '')}"
+        if refusal.reason is RefusalReason.ZONE_QUOTA_EXCEEDED
+        else ""
     )
     detail = f" {refusal.detail}" if refusal.detail else ""
     what = f"{refusal.reason}{detail}{_numbers(refusal)}"
-    if refusal.reason is Reason.NODE_AFFINITY:
+    if refusal.reason is RefusalReason.NODE_AFFINITY:
         what = _affinity([node for node in nodes if node["metadata"]["name"] in refused], pod)
     return f"{refusal.plugin or 'scheduler'} rejects {where}{names}{whom}: {what}"
 
@@ -179,7 +181,7 @@ def _some(names: Sequence[str]) -> str:
 def _numbers(refusal: Refusal) -> str:
     if refusal.wanted is None or not refusal.free:
         return ""
-    if refusal.reason is Reason.SKEW_TOO_LARGE:
+    if refusal.reason is RefusalReason.SKEW_TOO_LARGE:
         return f", at most {refusal.wanted} allowed, would be at least {min(refusal.free)}"
     resource = refusal.detail.rpartition("/")[2]
     left = max(*refusal.free, 0)

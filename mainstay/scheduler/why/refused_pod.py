@@ -27,7 +27,7 @@ from mainstay.explain.why.found import (
 from mainstay.journal.keys import object_key_of
 from mainstay.journal.record import DecisionRecord, moment
 from mainstay.scheduler.reasons import Unschedulable
-from mainstay.scheduler.report import Reason as Reported
+from mainstay.scheduler.report import PodConditionReason
 from mainstay.scheduler.why.cures.search import cures_of
 from mainstay.scheduler.why.dominant_reason import Judged, judged
 from mainstay.scheduler.why.placement import Placement, Scheduling, explained, scheduling
@@ -37,7 +37,7 @@ CURES_SHOWN: Final = 3
 
 
 @dataclass(slots=True)
-class Refused:
+class UnplacedPod:
     """The last of some decisions about a pod, by which no node took it. `found` says why."""
 
     case: Case
@@ -98,7 +98,7 @@ class Refused:
         """When the refusals in a row began."""
         since = self.records[-1]
         for each in reversed(self.records):
-            if each.outcome.reason != Reported.UNSCHEDULABLE:
+            if each.outcome.reason != PodConditionReason.UNSCHEDULABLE:
                 break
             since = each
         return moment(since.at)

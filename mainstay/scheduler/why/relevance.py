@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from mainstay.api.kind_names import NODES, PLACEMENT_POLICIES, PODS, RESERVATIONS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.explain.placements import recorded_words
-from mainstay.explain.story.lines import Link, Stale, StoryObject
+from mainstay.explain.story.lines import Stale, StoryLink, StoryObject
 from mainstay.explain.story.render import OBSERVED_LATE
 from mainstay.explain.writers import JournalLookup, Version
 from mainstay.journal.keys import kind_of, object_key_of
 from mainstay.journal.record import ChangeRecord, DecisionRecord
-from mainstay.scheduler.reasons import Reason
+from mainstay.scheduler.reasons import RefusalReason
 from mainstay.scheduler.why.refusals import Placing, placing, refusal_words, turned_by, would_place
 
 AGAIN_MAX: Final = 40
@@ -59,7 +59,7 @@ class Relevance:
         """Why a pod got no node: filter by filter, by deciding again; else in the record's own words."""
         # Equal messages name the same nodes and numbers, so of many pods that wait for the same, one is enough.
         # They do not name the labels that a pod asks for.
-        asks_for_labels = any(each.partition(" ")[0] == Reason.NODE_AFFINITY for each in record.reasons)
+        asks_for_labels = any(each.partition(" ")[0] == RefusalReason.NODE_AFFINITY for each in record.reasons)
         of = record.subject.name if asks_for_labels else ""
         alike = (record.outcome.message, record.reasons, of)
         if alike not in self._words:
@@ -102,7 +102,7 @@ class Relevance:
             found.append(replace(stale, is_decisive=is_decisive))
         return tuple(found)
 
-    async def turned(self, refused: DecisionRecord, record: DecisionRecord) -> list[Link]:
+    async def turned(self, refused: DecisionRecord, record: DecisionRecord) -> list[StoryLink]:
         """What turned a refusal into a placement: writes that the second has seen and the first had not."""
         had, has = _view(refused), _view(record)
         versions: dict[int, Version] = {}
@@ -120,7 +120,7 @@ class Relevance:
         told = turned or [each for each in versions.values() if each.revision in record.woken_by]
         self.related |= {each.revision: each for each in told}
         return [
-            Link(
+            StoryLink(
                 f"{StoryObject(each.kind, each.key.name).words}@{each.revision}",
                 revision=each.revision,
                 is_verified=bool(turned),

@@ -13,7 +13,7 @@ from mainstay.api.well_known_labels import UNSCHEDULABLE_TAINT, ZONE_LABEL
 from mainstay.explain.why.answer import NodeVerdict, Verdicts
 from mainstay.explain.why.found import NOTHING
 from mainstay.scheduler.policy import Policy
-from mainstay.scheduler.reasons import Placed, Reason, Refusal
+from mainstay.scheduler.reasons import Placed, Refusal, RefusalReason
 from mainstay.scheduler.what_if import Objects, what_if
 
 HEALTH_TAINTS: Final = (SUSPECTED.key, UNREACHABLE.key, OUT_OF_SERVICE, "node.kubernetes.io/")
@@ -38,19 +38,19 @@ class Distance(IntEnum):
     """It would be taken at once if its node were well."""
 
 
-_DISTANCES: Final[Mapping[Reason, Distance]] = {
-    Reason.OTHER_NODE_NAMED: Distance.OTHER_NODE_NAMED,
-    Reason.NODE_AFFINITY: Distance.NODE_AFFINITY,
-    Reason.RESERVED_ELSEWHERE: Distance.RESERVED_ELSEWHERE,
-    Reason.UNTOLERATED_TAINT: Distance.TAINT,
-    Reason.TOPOLOGY_LABEL_MISSING: Distance.TOPOLOGY_LABEL,
-    Reason.NODE_TOO_SMALL: Distance.TOO_SMALL,
-    Reason.PORT_TAKEN: Distance.PORT,
-    Reason.INSUFFICIENT_RESOURCE: Distance.ROOM,
-    Reason.SKEW_TOO_LARGE: Distance.SPREAD,
-    Reason.ZONE_QUOTA_EXCEEDED: Distance.QUOTA,
-    Reason.UNSCHEDULABLE_NODE: Distance.CORDON,
-    Reason.HELD_BY_GHOSTS: Distance.GHOSTS,
+_DISTANCES: Final[Mapping[RefusalReason, Distance]] = {
+    RefusalReason.OTHER_NODE_NAMED: Distance.OTHER_NODE_NAMED,
+    RefusalReason.NODE_AFFINITY: Distance.NODE_AFFINITY,
+    RefusalReason.RESERVED_ELSEWHERE: Distance.RESERVED_ELSEWHERE,
+    RefusalReason.UNTOLERATED_TAINT: Distance.TAINT,
+    RefusalReason.TOPOLOGY_LABEL_MISSING: Distance.TOPOLOGY_LABEL,
+    RefusalReason.NODE_TOO_SMALL: Distance.TOO_SMALL,
+    RefusalReason.PORT_TAKEN: Distance.PORT,
+    RefusalReason.INSUFFICIENT_RESOURCE: Distance.ROOM,
+    RefusalReason.SKEW_TOO_LARGE: Distance.SPREAD,
+    RefusalReason.ZONE_QUOTA_EXCEEDED: Distance.QUOTA,
+    RefusalReason.UNSCHEDULABLE_NODE: Distance.CORDON,
+    RefusalReason.HELD_BY_GHOSTS: Distance.GHOSTS,
 }
 
 
@@ -58,7 +58,7 @@ _DISTANCES: Final[Mapping[Reason, Distance]] = {
 class Against:
     """One thing that speaks against one node."""
 
-    reason: Reason
+    reason: RefusalReason
     detail: str
     wanted: int | None
     free: int | None
@@ -93,7 +93,7 @@ def against(refusals: Sequence[Refusal], nodes: Mapping[str, Object], pod: Objec
         free = refusal.free or (None,) * len(refusal.nodes)
         for name, left in zip(refusal.nodes, free, strict=True):
             distance = _DISTANCES.get(refusal.reason, Distance.ROOM)
-            if refusal.reason is Reason.UNTOLERATED_TAINT:
+            if refusal.reason is RefusalReason.UNTOLERATED_TAINT:
                 distance = _distance_of_taints(nodes[name], pod)
             found.setdefault(name, []).append(
                 Against(refusal.reason, refusal.detail, refusal.wanted, left, refusal.plugin, distance)
@@ -120,29 +120,29 @@ def label(node: Object, key: str) -> str:
 
 def short(each: Against) -> str:
     match each.reason:
-        case Reason.INSUFFICIENT_RESOURCE:
+        case RefusalReason.INSUFFICIENT_RESOURCE:
             return f"not enough {each.detail}"
-        case Reason.NODE_TOO_SMALL:
+        case RefusalReason.NODE_TOO_SMALL:
             return f"too small in {each.detail}"
-        case Reason.NODE_AFFINITY:
+        case RefusalReason.NODE_AFFINITY:
             return "other labels than it asks for"
-        case Reason.UNTOLERATED_TAINT:
+        case RefusalReason.UNTOLERATED_TAINT:
             return f"taint {each.detail}"
-        case Reason.UNSCHEDULABLE_NODE:
+        case RefusalReason.UNSCHEDULABLE_NODE:
             return "cordoned"
-        case Reason.PORT_TAKEN:
+        case RefusalReason.PORT_TAKEN:
             return f"port {each.detail} taken"
-        case Reason.ZONE_QUOTA_EXCEEDED:
+        case RefusalReason.ZONE_QUOTA_EXCEEDED:
             return f"zone quota {each.detail} used up"
-        case Reason.RESERVED_ELSEWHERE:
+        case RefusalReason.RESERVED_ELSEWHERE:
             return "not where room is reserved for it"
-        case Reason.SKEW_TOO_LARGE:
+        case RefusalReason.SKEW_TOO_LARGE:
             return f"uneven over {each.detail}"
-        case Reason.TOPOLOGY_LABEL_MISSING:
+        case RefusalReason.TOPOLOGY_LABEL_MISSING:
             return f"no label {each.detail}"
-        case Reason.HELD_BY_GHOSTS:
+        case RefusalReason.HELD_BY_GHOSTS:
             return f"{each.detail} held for pods that were removed by force"
-        case Reason.OTHER_NODE_NAMED:
+        case RefusalReason.OTHER_NODE_NAMED:
             return "not the node that it names"
         case _:
             return str(each.reason)
@@ -157,7 +157,7 @@ def by_reason(refusals: Sequence[Refusal], view: PodView) -> tuple[Verdicts, ...
             if (each.reason, each.detail) == (refusal.reason, refusal.detail)
         )
         numbers = ""
-        if refusal.wanted is not None and refusal.free and refusal.reason is not Reason.SKEW_TOO_LARGE:
+        if refusal.wanted is not None and refusal.free and refusal.reason is not RefusalReason.SKEW_TOO_LARGE:
             resource = refusal.detail.rpartition("/")[2]
             most = max(max(refusal.free), 0)
             numbers = f", {amount(resource, refusal.wanted)} wanted, at most {amount(resource, most)} left"
@@ -181,7 +181,7 @@ def each_node(view: PodView) -> tuple[NodeVerdict, ...]:
 def _with_numbers(each: Against) -> str:
     if each.wanted is None or each.free is None:
         return short(each)
-    if each.reason is Reason.SKEW_TOO_LARGE:
+    if each.reason is RefusalReason.SKEW_TOO_LARGE:
         return f"{short(each)} (skew would be {each.free}, {each.wanted} allowed)"
     resource = each.detail.rpartition("/")[2]
     return f"{short(each)} ({amount(resource, each.wanted)} wanted, {amount(resource, max(each.free, 0))} left)"

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import unquote
 
-from mainstay.api.errors import ApiError, Reason, bad_request, object_details, qualified, unauthorized
+from mainstay.api.errors import StatusError, StatusReason, bad_request, object_details, qualified, unauthorized
 from mainstay.api.kind import Object
 from mainstay.http.messages import Request
 from mainstay.server.auth.authorization import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
@@ -47,7 +47,7 @@ class Authenticator:
         self._known: dict[Any, User | None] = {}
 
     def authenticate(self, request: Request) -> User:
-        """Whom to take this request for. Raises `ApiError`: 401 for a wrong token, 403 or 400 for impersonation."""
+        """Whom to take this request for. Raises `StatusError`: 401 for a wrong token, 403 or 400 for impersonation."""
         user = self.authenticate_sender(request)
         for name, _ in request.headers:
             if name[:12] == _IMPERSONATE:  # A slice costs half of what startswith does, and this is for every header.
@@ -66,7 +66,7 @@ class Authenticator:
         return None if token is None or _digest(token) in self._users else accounts.learn(token)
 
     async def learn(self, token: str) -> None:
-        """The same for a token that a TokenReview asks about. Raises `ApiError`."""
+        """The same for a token that a TokenReview asks about. Raises `StatusError`."""
         if self._accounts is not None:
             await self._accounts.learn(token)
 
@@ -80,14 +80,14 @@ class Authenticator:
         return Rejected("") if found is None else found
 
     async def issue(self, namespace: str, name: str, request: Object) -> Object:
-        """Answer a TokenRequest for a service account. Raises `ApiError`."""
+        """Answer a TokenRequest for a service account. Raises `StatusError`."""
         if self._accounts is None:
             text = "this server has no key to sign tokens of service accounts with, so it issues none"
-            raise ApiError(405, Reason.METHOD_NOT_ALLOWED, text, {})
+            raise StatusError(405, StatusReason.METHOD_NOT_ALLOWED, text, {})
         return await self._accounts.issue(namespace, name, request)
 
     def authenticate_sender(self, request: Request) -> User:
-        """Who sends this request, whomever they act as. Raises `ApiError` 401."""
+        """Who sends this request, whomever they act as. Raises `StatusError` 401."""
         certificate = request.peer.certificate
         if certificate and (known := self._find_certificate_user(certificate)) is not None:
             return known
@@ -214,7 +214,7 @@ def _impersonated_extra(request: Request) -> tuple[tuple[str, tuple[str, ...]], 
     return tuple((name, tuple(values)) for name, values in sorted(extra.items()))
 
 
-def _may_not_impersonate(user: User, name: str, groups: list[str], uid: str) -> ApiError:
+def _may_not_impersonate(user: User, name: str, groups: list[str], uid: str) -> StatusError:
     where = "at the cluster scope"
     if name.startswith(_SERVICE_ACCOUNT) and name.count(":") == 3:
         namespace, name = name.removeprefix(_SERVICE_ACCOUNT).split(":")
@@ -228,9 +228,9 @@ def _may_not_impersonate(user: User, name: str, groups: list[str], uid: str) -> 
     else:
         resource, group = "userextras", _AUTHENTICATION_GROUP
     shown = f'{qualified(resource, group)} "{name}"' if name else qualified(resource, group)
-    return ApiError(
+    return StatusError(
         403,
-        Reason.FORBIDDEN,
+        StatusReason.FORBIDDEN,
         f'{shown} is forbidden: User "{user.name}" cannot impersonate resource "{resource}"'
         f' in API group "{group}" {where}',
         object_details(resource, group, name),

@@ -8,7 +8,7 @@ and version.
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mainstay.api.errors import ApiError, Reason, object_details, qualified
+from mainstay.api.errors import StatusError, StatusReason, object_details, qualified
 from mainstay.server.request.target import Target
 
 MASTERS: Final = "system:masters"
@@ -125,9 +125,9 @@ def require(user: User, target: Target) -> None:
     resource = f"{action.resource}/{action.subresource}" if action.subresource else action.resource
     where = f' in the namespace "{action.namespace}"' if action.namespace else " at the cluster scope"
     shown = f' "{action.name}"' if action.name else ""
-    raise ApiError(
+    raise StatusError(
         403,
-        Reason.FORBIDDEN,
+        StatusReason.FORBIDDEN,
         f'{qualified(action.resource, action.group)}{shown} is forbidden: User "{user.name}" cannot {action.verb}'
         f' resource "{resource}" in API group "{action.group}"{where}',
         object_details(action.resource, action.group, action.name),

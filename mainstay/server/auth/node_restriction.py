@@ -17,7 +17,7 @@ import msgspec
 
 from mainstay.api import schema
 from mainstay.api.decode import decode_body
-from mainstay.api.errors import ApiError, Reason, object_details
+from mainstay.api.errors import StatusError, StatusReason, object_details
 from mainstay.api.kind import Kind
 from mainstay.http.messages import Request
 from mainstay.server.request.target import Target, Verb
@@ -42,7 +42,7 @@ _pod_of = msgspec.json.Decoder(_Pod).decode
 
 
 async def require_own(store: Store, node: str, request: Request, target: Target) -> None:
-    """Raise `ApiError` (403) if what the agent of a node writes is none of its business."""
+    """Raise `StatusError` (403) if what the agent of a node writes is none of its business."""
     match target.kind.plural:
         case "pods":
             what = "delete pods" if target.verb is Verb.DELETE else "update pod status for pods"
@@ -74,8 +74,8 @@ async def _require_bound(store: Store, node: str, target: Target, name: str, oth
         raise _forbidden(target, node, otherwise)
 
 
-def _forbidden(target: Target, node: str, why: str) -> ApiError:
+def _forbidden(target: Target, node: str, why: str) -> StatusError:
     kind = target.kind
     shown = f' "{target.name}"' if target.name else ""
     text = f'{kind.plural}{shown} is forbidden: node "{node}" {why}'
-    return ApiError(403, Reason.FORBIDDEN, text, object_details(kind.plural, kind.group, target.name))
+    return StatusError(403, StatusReason.FORBIDDEN, text, object_details(kind.plural, kind.group, target.name))

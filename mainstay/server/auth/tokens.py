@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api import names, times
-from mainstay.api.errors import ApiError, Reason, bad_request, conflict, invalid, invalid_value, not_found
+from mainstay.api.errors import StatusError, StatusReason, bad_request, conflict, invalid, invalid_value, not_found
 from mainstay.api.kind import Object
 from mainstay.env import Env
 from mainstay.server.auth.authorization import AUTHENTICATED, User
@@ -147,7 +147,7 @@ class AccountTokens:
         self._found: dict[str, tuple[int, _Metadata]] = {}
 
     async def issue(self, namespace: str, name: str, request: Object) -> Object:
-        """Answer a TokenRequest. Raises `ApiError`: 404, 409 or 400 for what is not there, 422 for what cannot be."""
+        """Answer a TokenRequest. Raises `StatusError`: 404, 409 or 400 for missing objects, 422 for what is invalid."""
         given, spec = request.get("metadata") or {}, request.get("spec") or {}
         _require_same_place(given, namespace, name)
         account = await self._read(_ACCOUNT, namespace, name)
@@ -225,7 +225,7 @@ class AccountTokens:
         return found
 
     async def learn(self, token: str) -> None:
-        """Read what has to be known to check a token. Raises `ApiError` (503) if that cannot be had."""
+        """Read what has to be known to check a token. Raises `StatusError` (503) if that cannot be had."""
         claims = self._claims(token)
         if claims is None or self.knows_at_once:
             return
@@ -348,5 +348,5 @@ def _listed(audiences: Sequence[str]) -> str:
     return "[" + " ".join(f'"{each}"' for each in audiences) + "]"
 
 
-def _unavailable(error: StoreError) -> ApiError:
-    return ApiError(503, Reason.SERVICE_UNAVAILABLE, f"the token cannot be checked: {error}", retry_after_s=1)
+def _unavailable(error: StoreError) -> StatusError:
+    return StatusError(503, StatusReason.SERVICE_UNAVAILABLE, f"the token cannot be checked: {error}", retry_after_s=1)

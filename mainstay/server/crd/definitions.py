@@ -47,8 +47,8 @@ from mainstay.server.storage.stored import read, stored
 from mainstay.server.storage.transact import transact
 from mainstay.server.watch.feed import Feed
 from mainstay.server.watch.follower import PrefixFollower
-from mainstay.store.errors import Invalid, OutcomeUnknown, StorageFull, Unavailable
-from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Refused, Store, Write
+from mainstay.store.errors import InvalidStoreRequest, OutcomeUnknown, StorageFull, StoreUnavailable
+from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Store, TransactionRefused, Write
 
 NAMES: Final = "apiextensions.k8s.io/acceptednames/"
 ATTEMPTS_MAX: Final = 10  # To bring one definition to rest against others who write it, before it has to wait.
@@ -229,9 +229,9 @@ class Definitions:
                 del self._waiting[key]
                 try:
                     await self._settle(key)
-                except (Unavailable, OutcomeUnknown, StorageFull):
+                except (StoreUnavailable, OutcomeUnknown, StorageFull):
                     self._put_off(key)  # Then it is read again: what is unknown now will be known.
-                except Invalid:
+                except InvalidStoreRequest:
                     pass  # With a status it is larger than the store takes. It is looked at again when it changes.
 
     async def _settle(self, key: str) -> None:
@@ -295,7 +295,7 @@ class Definitions:
         if gets_names:
             checks.append(Check(_names_key(key), names.revision if names else ABSENT))
             writes.append(Put(_names_key(key), key.encode()))
-        if isinstance(await self._store.commit(checks, writes), Refused):
+        if isinstance(await self._store.commit(checks, writes), TransactionRefused):
             return False
         await self._observe(key)
         if gets_names:

@@ -20,7 +20,7 @@ from typing import Final, Protocol, assert_never
 
 import msgspec
 
-from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.env import Clock, tasks
 from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.memory_journal import MemoryJournal
@@ -210,7 +210,7 @@ class Collector:
     async def collect(self, content: bytes, *, node: str = "") -> int:
         """Take the records of a component, and return how many there were once they are safe. `node`: of whose agent.
 
-        Raises `ApiError`: 400 for what is none, 429 if there is no room just now, or the disk does not take it.
+        Raises `StatusError`: 400 for what is none, 429 if there is no room just now, or the disk does not take it.
         """
         if self._keeper.is_full:
             raise self._busy("the journal does not keep up with the decisions that come in")
@@ -223,7 +223,7 @@ class Collector:
         return count
 
     def _collected(self, content: bytes, node: str) -> int:
-        """Put all records of a batch down, or raise `ApiError`."""
+        """Put all records of a batch down, or raise `StatusError`."""
         count = self._taken_as_it_came(content, node)
         if not count:
             records = _records_in(content, node)
@@ -240,11 +240,11 @@ class Collector:
                 self._keeper.put(left_out, encode(left_out))
         return count
 
-    def _busy(self, why: str) -> ApiError:
+    def _busy(self, why: str) -> StatusError:
         # Not a 503: by that a client knows a server that is unable to do anything, and leaves it alone. A component
         # that decides must not stop to act because the journal is busy.
         self._counts.dropped("busy")
-        return ApiError(429, Reason.TOO_MANY_REQUESTS, f"{why}: send them again later", retry_after_s=1)
+        return StatusError(429, StatusReason.TOO_MANY_REQUESTS, f"{why}: send them again later", retry_after_s=1)
 
     def _taken_as_it_came(self, content: bytes, node: str) -> int:
         """Take a batch of decisions that are all to be kept in full by the default rules, as their component has said.
@@ -351,4 +351,4 @@ def _require_own(component: str, number: int, node: str) -> None:
     """An agent speaks for agents: what a scheduler decided, a node has no business to tell."""
     if node and component != AGENT and not component.startswith(f"{AGENT}-"):
         text = f"record {number} is of the component {component!r}, and node {node} may only tell of its agent"
-        raise ApiError(403, Reason.FORBIDDEN, text, {})
+        raise StatusError(403, StatusReason.FORBIDDEN, text, {})

@@ -15,7 +15,7 @@ import msgspec
 from mainstay.api.kind import Kind
 from mainstay.env import Clock
 from mainstay.journal.record import DecisionRecord, micros
-from mainstay.server.watch.feed import Tally, Window
+from mainstay.server.watch.feed import EventTally, Window
 from mainstay.store.interface import Change, Entry
 
 HELD_MAX: Final = 10_000  # A watch that begins before these is told to list again.
@@ -34,7 +34,7 @@ class DecisionFeed:
         self.revision = micros(clock.wall())
         """Of the latest decision."""
         self._window = _Window(self.revision, rendered)
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, EventTally] = {}
 
     def add(self, decisions: Sequence[bytes]) -> None:
         """Tell of decisions: the records, encoded."""
@@ -49,8 +49,8 @@ class DecisionFeed:
     def window(self, prefix: str) -> Window:
         return self._window
 
-    def tally(self, kind: Kind) -> Tally:
-        return self._tallies.setdefault(kind.plural, Tally())
+    def tally(self, kind: Kind) -> EventTally:
+        return self._tallies.setdefault(kind.plural, EventTally())
 
     async def reach(self, revision: int) -> None:
         """Whatever has a number was told of in the same moment."""

@@ -14,7 +14,7 @@ from mainstay.journal.errors import HistoryAhead, Missed, SourceUnavailable
 from mainstay.journal.history import Batch, Snapshot, Written
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.write_context import LINEAGE
-from mainstay.store.errors import Compacted, FutureRevision, Unavailable
+from mainstay.store.errors import Compacted, FutureRevision, StoreUnavailable
 from mainstay.store.interface import Change, Hold, Store
 
 PAGE_ENTRIES: Final = 500
@@ -45,7 +45,7 @@ class StoreHistory:
             page = await self._store.range("", at=revision, limit=1)
         except (Compacted, FutureRevision) as error:
             raise Missed(str(error)) from error
-        except Unavailable as error:
+        except StoreUnavailable as error:
             raise SourceUnavailable(str(error)) from error
         return Snapshot(page.revision, self._pages(page.revision))
 
@@ -56,7 +56,7 @@ class StoreHistory:
                 page = await self._store.range("", at=revision, limit=self._page_entries, after=after)
             except Compacted as error:
                 raise Missed(str(error)) from error
-            except Unavailable as error:
+            except StoreUnavailable as error:
                 raise SourceUnavailable(str(error)) from error
             yield [
                 Written(entry.revision, entry.key, entry.value)
@@ -76,7 +76,7 @@ class StoreHistory:
             raise Missed(str(error)) from error
         except FutureRevision as error:
             raise HistoryAhead(str(error)) from error
-        except Unavailable as error:
+        except StoreUnavailable as error:
             raise SourceUnavailable(str(error)) from error
 
     def advance(self, revision: int) -> None:

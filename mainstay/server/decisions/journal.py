@@ -23,7 +23,7 @@ from mainstay.journal.interface import Journal
 from mainstay.journal.local_journal import LocalJournal
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.reader import Reader
-from mainstay.journal.segments import Limits
+from mainstay.journal.segments import SegmentLimits
 from mainstay.server.decisions.collector import Collector, DiskKeeper, Keeper, MemoryKeeper
 from mainstay.server.decisions.counts import DecisionCounts
 from mainstay.server.decisions.feed import DecisionFeed
@@ -84,7 +84,7 @@ async def open_journal(
     build: str = "",
 ) -> ServerJournal:
     """Record what happens to a store, and what is decided, into a directory. Raises `JournalError`, `OSError`."""
-    kept = Limits(keep=limits.keep, keep_bytes=limits.keep_bytes)
+    kept = SegmentLimits(keep=limits.keep, keep_bytes=limits.keep_bytes)
     source = StoreHistory(store)
     # Only where there are processes: a simulation has none, and must be the same each time.
     helper = ClosingHelper() if isinstance(disk, SystemDisk) else None

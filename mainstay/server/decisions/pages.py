@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 from urllib.parse import parse_qsl
 
-from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.env import tasks
 from mainstay.http.messages import Answer, Request, Response
 from mainstay.journal import wire
@@ -56,7 +56,7 @@ class JournalPages:
                 "this server keeps no journal: it was started with --no-journal, or with a store that is forgotten"
                 " with the process (--store memory)"
             )
-            raise ApiError(404, wire.OFF, text, {})
+            raise StatusError(404, wire.OFF, text, {})
         page = request.path.removeprefix(wire.PATH)
         if request.method == "POST" and page == "decisions":
             return self._collect(self._journal, call)
@@ -80,7 +80,7 @@ class JournalPages:
     async def _answered(self, journal: ServerJournal, page: str, request: Request) -> Answer:
         if self._asked >= ASKED_AT_ONCE_MAX:
             text = f"{self._asked} other requests read the journal; retry later"
-            raise ApiError(429, Reason.TOO_MANY_REQUESTS, text, retry_after_s=1)
+            raise StatusError(429, StatusReason.TOO_MANY_REQUESTS, text, retry_after_s=1)
         self._asked += 1
         try:
             make = await self._asked_for(journal, page, parse_qsl(request.query, keep_blank_values=True))
@@ -92,7 +92,7 @@ class JournalPages:
         return Response(200, body, content_type, (_NO_CACHE,))
 
     async def _asked_for(self, served: ServerJournal, page: str, query: list[tuple[str, str]]) -> Callable[[], bytes]:
-        """What makes the page. Raises `BadPage`, `ApiError`."""
+        """What makes the page. Raises `BadPage`, `StatusError`."""
         journal = served.journal
         match page:
             case "extent":
@@ -120,7 +120,7 @@ class JournalPages:
                 content = await journal.memory(_named(wire.digest_in(_one(query, "digest"))))
                 return lambda: wire.memory_page(content)
             case _:
-                raise ApiError(404, Reason.NOT_FOUND, f"the journal has no page {page!r}", {})
+                raise StatusError(404, StatusReason.NOT_FOUND, f"the journal has no page {page!r}", {})
 
 
 def _made(make: Callable[[], bytes], accepted: str | None) -> tuple[bytes, str]:
@@ -128,11 +128,11 @@ def _made(make: Callable[[], bytes], accepted: str | None) -> tuple[bytes, str]:
 
 
 def _require_bounded(values: Iterable[bytes | None]) -> None:
-    """Raises `ApiError` (413) for an answer that is too large to hold in memory."""
+    """Raises `StatusError` (413) for an answer that is too large to hold in memory."""
     size = sum(len(value) for value in values if value)
     if size > ANSWER_BYTES_MAX:
         text = f"the answer has {size >> 20} MiB: ask for fewer kinds, an object, or a shorter time"
-        raise ApiError(413, Reason.REQUEST_ENTITY_TOO_LARGE, text, {})
+        raise StatusError(413, StatusReason.REQUEST_ENTITY_TOO_LARGE, text, {})
 
 
 def _values(query: list[tuple[str, str]], name: str) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api import fields, labels
-from mainstay.api.errors import ApiError, not_found
+from mainstay.api.errors import StatusError, not_found
 from mainstay.api.fields import FieldSelector, Term
 from mainstay.api.kind import Kind
 from mainstay.api.kinds import BUILTIN
@@ -55,13 +55,13 @@ _KIND_BY_WORD: Final = {
 }
 
 
-def journal_off() -> ApiError:
+def journal_off() -> StatusError:
     text = "this server has no journal, and so no decisions: see `mainstay server --journal`"
-    return ApiError(404, wire.OFF, text, {})
+    return StatusError(404, wire.OFF, text, {})
 
 
 def decision_selection(target: Target, options: Options) -> Selection:
-    """What is asked for. A kind may be named like on the command line: `Pod`, `pods`, `po`. Raises `ApiError`."""
+    """What is asked for. A kind may be named like on the command line: `Pod`, `pods`, `po`. Raises `StatusError`."""
     text = options.get("fieldSelector")
     if not text.strip():
         return parse_selection(target, options)
@@ -86,7 +86,7 @@ class DecisionReads:
             await self._watching.stop()
 
     def seen_by(self, user: User) -> "SeenDecisions":
-        """What this reader is shown of them. Raises `ApiError` (404)."""
+        """What this reader is shown of them. Raises `StatusError` (404)."""
         if self._journal is None:
             raise journal_off()
         return SeenDecisions(self._journal, find_rights(user))
@@ -94,7 +94,7 @@ class DecisionReads:
     def watch(
         self, user: User, selection: Selection, form: Form, options: Options
     ) -> Callable[[Outgoing], Awaitable[None]]:
-        """What runs the stream of a watch. Raises `ApiError`."""
+        """What runs the stream of a watch. Raises `StatusError`."""
         if self._watching is None:
             raise journal_off()
         may_get = find_rights(user)
@@ -111,7 +111,7 @@ class SeenDecisions:
         self._may_get = may_get
 
     async def get(self, kind: Kind, namespace: str, name: str, options: Options) -> Entry:
-        """Raises `ApiError` (404), also if it is one that the reader may not see."""
+        """Raises `StatusError` (404), also if it is one that the reader may not see."""
         await self._journal.catch_up()
         record = await self._journal.journal.decision(name)
         entry = None if record is None or find_namespace(record) != namespace else self._entry(record)

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from mainstay.api.causes import FENCED
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.api.headers import DECISION, TERM
 from mainstay.api.kinds import REVIEWS
 from mainstay.env import Clock, tasks
@@ -64,7 +64,7 @@ class Refusals:
         self._open: dict[_Key, _Open] = {}
         self._waiting: asyncio.Task[None] | None = None
 
-    def note(self, call: ApiCall, error: ApiError, subject: Subject | None = None, decision: str = "") -> None:
+    def note(self, call: ApiCall, error: StatusError, subject: Subject | None = None, decision: str = "") -> None:
         """Note the answer to a request, if it is a refusal. Does not wait and does not fail."""
         request, target = call.request, call.target
         if target is None or not call.is_allowed or not _is_write(target):
@@ -118,7 +118,7 @@ class Refusals:
         self,
         call: ApiCall,
         target: Target,
-        error: ApiError,
+        error: StatusError,
         component: str,
         reason: str,
         subject: Subject,
@@ -152,7 +152,7 @@ class Refusals:
         )
 
 
-def find_component(target: Target, error: ApiError) -> str:
+def find_component(target: Target, error: StatusError) -> str:
     """Who has refused. Empty: this is no refusal, or not one for the journal."""
     causes = _causes(error)
     what = target.subresource or target.kind.plural
@@ -177,7 +177,7 @@ def find_component(target: Target, error: ApiError) -> str:
             return ""
 
 
-def find_reason(error: ApiError) -> str:
+def find_reason(error: StatusError) -> str:
     """The typed cause, where there is one; otherwise the reason that the API knows."""
     causes = _causes(error)
     # What is invalid has causes too, one for each field: they are in the reasons.
@@ -204,7 +204,7 @@ class _Named(msgspec.Struct):
 _named = msgspec.json.Decoder(_Named).decode
 
 
-def _subject(target: Target, request: Request, error: ApiError) -> Subject:
+def _subject(target: Target, request: Request, error: StatusError) -> Subject:
     """What was to be written, as far as it is known. What is to be made says its name only in the body."""
     name = target.name
     if not name and target.verb is Verb.CREATE:
@@ -221,17 +221,17 @@ def _subject(target: Target, request: Request, error: ApiError) -> Subject:
     return Subject(kind, target.namespace, name[:_NAME_LENGTH_MAX])
 
 
-def _causes(error: ApiError) -> list[dict[str, str]]:
+def _causes(error: StatusError) -> list[dict[str, str]]:
     causes = (error.details or {}).get("causes")
     return [each for each in causes if isinstance(each, dict)] if isinstance(causes, list) else []
 
 
-def _message(error: ApiError, is_secret: bool) -> str:
+def _message(error: StatusError, is_secret: bool) -> str:
     # What is wrong with a value is often said with the value.
     return f"{error.code} {error.reason}" if is_secret else error.message
 
 
-def _reasons(error: ApiError, is_secret: bool) -> tuple[str, ...]:
+def _reasons(error: StatusError, is_secret: bool) -> tuple[str, ...]:
     return tuple(
         f"{each.get('field') or each.get('reason', '')}: {each.get('reason' if is_secret else 'message', '')}"
         for each in _causes(error)

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.env import Clock
 from mainstay.journal.keys import CORE
 from mainstay.journal.record import Subject, WriteRecord, micros
@@ -98,7 +98,7 @@ class WriteRequest(Struct, gc=False):
             target.subresource or ("binding" if target.kind.plural == "bindings" else ""),
         )
 
-    def refused(self, error: ApiError, subject: Subject, decision: str) -> None:
+    def refused(self, error: StatusError, subject: Subject, decision: str) -> None:
         """A part of what this request asks for was refused, and the rest of it goes on."""
         if self.notes is not None:
             self.notes.refusals.note(self.call, error, subject, decision)

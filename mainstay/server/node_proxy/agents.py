@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from mainstay.api.annotations import AGENT_CERTIFICATE
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.api.kind import Object
 from mainstay.http.messages import Headers
 from mainstay.http.outgoing import AnswerHead, Broken, Exchange, WrongCertificate, connect
@@ -47,7 +47,7 @@ class AgentAddress:
 
 
 def find_address(node: Object) -> AgentAddress:
-    """Where the agent of a node is. Raises `ApiError` (503) if its Node does not say."""
+    """Where the agent of a node is. Raises `StatusError` (503) if its Node does not say."""
     metadata, status = node["metadata"], node.get("status") or {}
     name = metadata["name"]
     by_type = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
@@ -77,7 +77,7 @@ class Connector:
     ) -> tuple[Exchange, AnswerHead]:
         """Ask something, and wait for the head of the answer. The caller closes the exchange.
 
-        An answer that is an error is raised as the `ApiError` that it is. If there is none, that is a 503.
+        An answer that is an error is raised as the `StatusError` that it is. If there is none, that is a 503.
         """
         exchange = await self._connect(agent)
         try:
@@ -150,7 +150,7 @@ class _Status(msgspec.Struct):
 _decode_status = msgspec.json.Decoder(_Status).decode
 
 
-def _error_in(head: AnswerHead, body: bytes, agent: AgentAddress) -> ApiError:
+def _error_in(head: AnswerHead, body: bytes, agent: AgentAddress) -> StatusError:
     try:
         status = _decode_status(body)
     except msgspec.MsgspecError:
@@ -159,8 +159,8 @@ def _error_in(head: AnswerHead, body: bytes, agent: AgentAddress) -> ApiError:
         # What an agent thinks of this server is no answer to the client, who may well ask.
         text = status.message or f"it answers {head.status}"
         return _unavailable(f'the agent of node "{agent.node}" at {agent} does not answer this server: {text}')
-    return ApiError(head.status, status.reason or Reason.INTERNAL_ERROR, status.message, status.details)
+    return StatusError(head.status, status.reason or StatusReason.INTERNAL_ERROR, status.message, status.details)
 
 
-def _unavailable(message: str) -> ApiError:
-    return ApiError(503, Reason.SERVICE_UNAVAILABLE, message)
+def _unavailable(message: str) -> StatusError:
+    return StatusError(503, StatusReason.SERVICE_UNAVAILABLE, message)

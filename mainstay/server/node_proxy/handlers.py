@@ -1,7 +1,7 @@
 """Handlers of what only agents can answer: streams of pods, and what nodes and pods use."""
 
 from mainstay.api import kind_names
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.api.kinds import metrics as usage_kinds
 from mainstay.env import Clock
 from mainstay.http.messages import Answer
@@ -36,7 +36,7 @@ class NodeProxyHandlers:
 
     async def refuse_pod_proxy(self, asked: ResourceCall) -> Answer:
         await self._streams.require_pod(asked.target)
-        raise ApiError(501, Reason.METHOD_NOT_ALLOWED, "pods/proxy is not served here", {})
+        raise StatusError(501, StatusReason.METHOD_NOT_ALLOWED, "pods/proxy is not served here", {})
 
     async def refuse_proxy(self, asked: ResourceCall) -> Answer:
         raise method_not_allowed()

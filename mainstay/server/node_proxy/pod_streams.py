@@ -14,7 +14,7 @@ from typing import Final
 
 from mainstay.api import times
 from mainstay.api.errors import (
-    Cause,
+    StatusCause,
     bad_request,
     forbidden_value,
     invalid,
@@ -49,7 +49,7 @@ class PodStreams:
         self._connector = connector
 
     async def answer(self, request: Request, target: Target, options: Options) -> Answer:
-        """Answer a request to one of these parts of a pod. Raises `ApiError`."""
+        """Answer a request to one of these parts of a pod. Raises `StatusError`."""
         pod = await self.require_pod(target)
         path, query = _question(target, pod, options)
         node = (pod.get("spec") or {}).get("nodeName")
@@ -65,7 +65,7 @@ class PodStreams:
         return _tunnel(exchange, head)
 
     async def require_pod(self, target: Target) -> Object:
-        """Raises `ApiError` (404)."""
+        """Raises `StatusError` (404)."""
         return await self._get(target.kind, target.namespace, target.name)
 
     async def _get(self, kind: Kind, namespace: str, name: str) -> Object:
@@ -91,7 +91,7 @@ def _question(target: Target, pod: Object, options: Options) -> tuple[list[str],
 
 
 def container_in(pod: Object, name: str) -> str:
-    """The container that is meant: the only one, if none was named. Raises `ApiError` (400)."""
+    """The container that is meant: the only one, if none was named. Raises `StatusError` (400)."""
     spec, pod_name = pod.get("spec") or {}, pod["metadata"]["name"]
     containers = _names(spec.get("containers"))
     first = _names(spec.get("initContainers"))
@@ -110,8 +110,8 @@ def _names(containers: Sequence[Object] | None) -> list[str]:
 
 
 def _log_query(options: Options) -> Query:
-    """Raises `ApiError`: 400 for what makes no sense, 422 for what cannot be."""
-    causes: list[Cause] = []
+    """Raises `StatusError`: 400 for what makes no sense, 422 for what cannot be."""
+    causes: list[StatusCause] = []
     query = [(name, "true") for name in ("follow", "previous", "timestamps") if options.flag(name)]
     for name, least in (("tailLines", 0), ("limitBytes", 1), ("sinceSeconds", 1)):
         number = _number(options, name)

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from mainstay.api import times
-from mainstay.api.errors import ApiError, not_found
+from mainstay.api.errors import StatusError, not_found
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds.metrics import NODE_METRICS
 from mainstay.env import Clock, tasks
@@ -96,7 +96,7 @@ class UsageReads:
         self._free = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def get(self, kind: Kind, namespace: str, name: str, options: Options) -> Entry:
-        """What one node or pod uses. Raises `ApiError` (404), also if no agent knows."""
+        """What one node or pod uses. Raises `StatusError` (404), also if no agent knows."""
         place = f"{_NODES}{name}" if kind is NODE_METRICS else f"{_PODS}{namespace}/{name}"
         entry = await self._store.get(place)
         found: Listing = [] if entry is None else await self._measured(kind, [entry])
@@ -132,7 +132,7 @@ class UsageReads:
             obj: Object = msgspec.json.decode(entry.value)
             try:
                 found = find_address(obj)
-            except ApiError:
+            except StatusError:
                 continue
             agents[AgentAddress("", found.host, found.port, found.digest)] = None  # One may be that of many nodes.
         await tasks.together([self._refresh(agent) for agent in agents], name="ask what is used")
@@ -157,7 +157,7 @@ class UsageReads:
                 finally:
                     exchange.close()
                 return _decode_answer(body).nodes
-        except (ApiError, Broken, TimeoutError, msgspec.MsgspecError):
+        except (StatusError, Broken, TimeoutError, msgspec.MsgspecError):
             return None  # Why is shown by a request for a log, and by the Node.
 
 

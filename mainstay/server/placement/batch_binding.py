@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.annotations import RESERVATION
-from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.api.times import format_time
 from mainstay.env import Clock, tasks
 from mainstay.http.messages import Request
@@ -84,7 +84,7 @@ _encode = msgspec.json.Encoder().encode
 async def bind_all(
     binder: Binder, request: Request, user: User, context: WriteContext, clock: Clock, *, dry_run: bool
 ) -> bytes:
-    """Carry out a request, and the body of its answer. Raises `ApiError` (400) for one that makes no sense."""
+    """Carry out a request, and the body of its answer. Raises `StatusError` (400) for one that makes no sense."""
     items = _items_in(request)
     now = format_time(clock.wall())
     if context.operation is not None:
@@ -97,7 +97,7 @@ async def bind_all(
                 _build_request(item), now, _build_context(item, context, request, user, clock), dry_run=dry_run
             )
             results[number] = _Result("Bound", written.revision)
-        except ApiError as error:
+        except StatusError as error:
             results[number] = _refused(error)
             if context.asked is not None and not dry_run:
                 metadata = item.metadata
@@ -114,7 +114,7 @@ def _items_in(request: Request) -> list[_Item]:
     media = (request.headers.get("content-type") or "application/json").partition(";")[0].strip()
     if media != "application/json":
         text = f"unsupported content type {media!r}: a BindingList must be application/json"
-        raise ApiError(415, Reason.UNSUPPORTED_MEDIA_TYPE, text, {})
+        raise StatusError(415, StatusReason.UNSUPPORTED_MEDIA_TYPE, text, {})
     try:
         items = _decode(request.body).items
     except msgspec.MsgspecError as error:
@@ -159,7 +159,7 @@ def _build_context(item: _Item, whole: WriteContext, request: Request, user: Use
     )
 
 
-def _refused(error: ApiError) -> _Result:
+def _refused(error: StatusError) -> _Result:
     causes = (error.details or {}).get("causes") or ()
     reason = causes[0]["reason"] if causes else str(error.reason)
     message = causes[0]["message"] if causes else error.message
@@ -169,8 +169,8 @@ def _refused(error: ApiError) -> _Result:
 def _failed(error: StoreError) -> _Result:
     match error:
         case OutcomeUnknown():
-            return _Result("Unknown", code=504, reason=str(Reason.TIMEOUT), message=str(error))
+            return _Result("Unknown", code=504, reason=str(StatusReason.TIMEOUT), message=str(error))
         case StorageFull():
-            return _Result("Refused", code=507, reason=str(Reason.INTERNAL_ERROR), message=str(error))
+            return _Result("Refused", code=507, reason=str(StatusReason.INTERNAL_ERROR), message=str(error))
         case _:
-            return _Result("Refused", code=503, reason=str(Reason.SERVICE_UNAVAILABLE), message=str(error))
+            return _Result("Refused", code=503, reason=str(StatusReason.SERVICE_UNAVAILABLE), message=str(error))

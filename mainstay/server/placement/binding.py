@@ -27,7 +27,7 @@ from mainstay.server.placement.charges import NO_ROOM_HELD, Charging, HeldRoom
 from mainstay.server.placement.ledger.charge import charge_key
 from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
 from mainstay.server.placement.ledger.recount import recount
-from mainstay.server.placement.ledger.refusals import Refusal, refused
+from mainstay.server.placement.ledger.refusals import LedgerRefusal, refused
 from mainstay.server.placement.ledger.room import BindOptions
 from mainstay.server.placement.pod_to_bind import PodToBind
 from mainstay.server.storage.commit_points import NOTHING, TransactionParts
@@ -64,7 +64,7 @@ class Reservations(Protocol):
     async def claimed(self, name: str, pod: Object, node: str) -> HeldRoom:
         """The room that a reservation of this name, in the pod's namespace, holds for this pod on this node.
 
-        Raises `ApiError` (409, see ledger/refusals.py) if it is for another pod or node.
+        Raises `StatusError` (409, see ledger/refusals.py) if it is for another pod or node.
         """
 
 
@@ -86,7 +86,7 @@ class Binder:
     async def bind(
         self, request: BindRequest, now: str, context: WriteContext = NO_CONTEXT, *, dry_run: bool = False
     ) -> Written:
-        """Bind a pod. Raises `ApiError`: 404, or 409 with a cause (ledger/refusals.py)."""
+        """Bind a pod. Raises `StatusError`: 404, or 409 with a cause (ledger/refusals.py)."""
         key = build_key(POD, request.namespace, request.name)
 
         async def decide() -> WriteDecision | None:
@@ -131,7 +131,7 @@ class Binder:
 
 
 def parse_binding(namespace: str, name: str, binding: Object, observed: str | None) -> BindRequest:
-    """What a Binding asks for. Raises `ApiError` (400) for one that makes no sense."""
+    """What a Binding asks for. Raises `StatusError` (400) for one that makes no sense."""
     target: dict[str, Any] = binding.get("target") or {}
     node = target.get("name")
     if not node or target.get("kind") not in (None, "", "Node"):
@@ -153,7 +153,7 @@ def parse_binding(namespace: str, name: str, binding: Object, observed: str | No
 
 
 def observed_in(header: str | None) -> tuple[int | None, bool]:
-    """What `Mainstay-Observed` says: a revision, and whether it is meant strictly. Raises `ApiError` (400)."""
+    """What `Mainstay-Observed` says: a revision, and whether it is meant strictly. Raises `StatusError` (400)."""
     if not header:
         return None, False
     found = _OBSERVED_FORM.fullmatch(header)
@@ -163,14 +163,14 @@ def observed_in(header: str | None) -> tuple[int | None, bool]:
 
 
 def _require_free(pod: PodToBind, request: BindRequest) -> None:
-    """Raise `ApiError` (409) unless the pod is the one that is meant, and waits for a node."""
+    """Raise `StatusError` (409) unless the pod is the one that is meant, and waits for a node."""
     name = request.name
     if request.uid and request.uid != pod.uid:
         text = "the pod was deleted and created again since"
-        raise refused(name, Refusal(BindingCause.POD_DELETED, text))
+        raise refused(name, LedgerRefusal(BindingCause.POD_DELETED, text))
     if pod.node:
         text = f'pod {name} is already assigned to node "{pod.node}"'
-        raise refused(name, Refusal(BindingCause.ALREADY_BOUND, text))
+        raise refused(name, LedgerRefusal(BindingCause.ALREADY_BOUND, text))
     if pod.is_being_deleted:
         text = f"pod {name} is being deleted, cannot be assigned to a host"
-        raise refused(name, Refusal(BindingCause.POD_DELETED, text))
+        raise refused(name, LedgerRefusal(BindingCause.POD_DELETED, text))

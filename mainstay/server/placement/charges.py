@@ -1,7 +1,7 @@
 """How a pod is charged to its node and given back: the parts of a transaction, made from the rules in ledger/.
 
 Every function here gives what goes beside the write of a pod: the charge at its own key, the change of the node's
-ledger, and whatever else counts what pods take (`Tally`: quotas of zones).
+ledger, and whatever else counts what pods take (`ChargeCounter`: quotas of zones).
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.server.placement.ledger.charge import Charge, encode_charge
 from mainstay.server.placement.ledger.ledger import (
     GHOSTS_MAX,
@@ -31,14 +31,14 @@ from mainstay.server.storage.shared_writes import Change, SharedWrite, SharedWri
 from mainstay.store.interface import ABSENT, Check, Delete, Entry, Put, Write
 
 
-class Tally(Protocol):
+class ChargeCounter(Protocol):
     """Something besides the ledger that counts what pods take on nodes."""
 
     async def counted(self, before: Charge | None, after: Charge | None, *, is_checked: bool) -> TransactionParts:
         """What goes along when a pod takes `after` in place of `before`. None: it took, or will take, nothing.
 
-        Raises `ApiError` (409, see ledger/refusals.py) if that is too much. Where `is_checked` is not set room is not
-        checked, as when a pod is made on a node: then it only counts.
+        Raises `StatusError` (409, see ledger/refusals.py) if that is too much. Where `is_checked` is not set room is
+        not checked, as when a pod is made on a node: then it only counts.
         """
 
 
@@ -55,14 +55,14 @@ NO_ROOM_HELD: Final = HeldRoom()
 
 
 class Charging:
-    def __init__(self, shared: SharedWrites, tallies: Sequence[Tally] = ()) -> None:
+    def __init__(self, shared: SharedWrites, tallies: Sequence[ChargeCounter] = ()) -> None:
         self._shared = shared
         self._tallies = tallies
 
     async def bound(
         self, key: str, charge: Charge, asked: BindOptions, held: HeldRoom = NO_ROOM_HELD, charge_revision: int = ABSENT
     ) -> TransactionParts:
-        """A pod comes to a node, if that has room. Raises `ApiError` (409) at the commit if it has not.
+        """A pod comes to a node, if that has room. Raises `StatusError` (409) at the commit if it has not.
 
         `key` is that of the charge; `charge_revision` is not 0 only where an old one was left behind.
         """
@@ -128,7 +128,7 @@ class Charging:
     async def vanished(self, before: Entry, charge: Charge) -> TransactionParts:
         """A pod was removed by force: it is no object any more, but what it takes is only free when its agent says so.
 
-        Raises `ApiError` (409) at the commit if there are too many of them.
+        Raises `StatusError` (409) at the commit if there are too many of them.
         """
         place = ledger_key(charge.node)
 
@@ -175,9 +175,9 @@ class _LedgerChange(Protocol):
     def __call__(self, ledger: Ledger, revision: int) -> Ledger: ...
 
 
-def _too_many_ghosts(charge: Charge) -> ApiError:
+def _too_many_ghosts(charge: Charge) -> StatusError:
     text = f"{GHOSTS_MAX} pods were removed by force from node {charge.node} and its agent has not said that they ended"
     text += "; wait for the agent, or delete the Node if the machine is gone"
     causes = [{"reason": "TooManyGhosts", "message": text}]
     name = charge.pod.partition("/")[2]
-    return ApiError(409, Reason.CONFLICT, text, {"name": name, "kind": "pods", "causes": causes})
+    return StatusError(409, StatusReason.CONFLICT, text, {"name": name, "kind": "pods", "causes": causes})

@@ -15,7 +15,7 @@ from typing import Final
 
 from mainstay.api import labels, times
 from mainstay.api.causes import DISRUPTION_BUDGET
-from mainstay.api.errors import ApiError, Reason, forbidden
+from mainstay.api.errors import StatusError, StatusReason, forbidden
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds.pods import POD
 from mainstay.api.kinds.policy import POD_DISRUPTION_BUDGET
@@ -42,7 +42,7 @@ class Evictions:
         self._writes = writes
 
     async def evict(self, namespace: str, name: str, options: DeleteOptions, now: str, context: WriteContext) -> None:
-        """Raises `ApiError`: 404; 429 if a budget or a Hold does not allow it; 500 for several budgets."""
+        """Raises `StatusError`: 404; 429 if a budget or a Hold does not allow it; 500 for several budgets."""
 
         async def parts_for(pod: Object) -> TransactionParts:
             held = TransactionParts(shared=[unless_frozen(namespace, times.parse_time(now))])
@@ -52,7 +52,7 @@ class Evictions:
 
 
 async def _payment(store: Store, budgets: Kind, pod: Object, now: str) -> TransactionParts:
-    """What goes with the deletion of a pod. Raises `ApiError`."""
+    """What goes with the deletion of a pod. Raises `StatusError`."""
     if _is_free(pod):
         return NOTHING
     entry = await _find_budget(store, budgets, pod)
@@ -82,7 +82,7 @@ async def _find_budget(store: Store, budgets: Kind, pod: Object) -> Entry | None
     found = [entry for entry in page.entries if _covers(read(budgets, entry), pod)]
     if len(found) > 1:
         text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        raise ApiError(500, Reason.INTERNAL_ERROR, text)
+        raise StatusError(500, StatusReason.INTERNAL_ERROR, text)
     return found[0] if found else None
 
 
@@ -111,7 +111,7 @@ def _may_go_unready(budget: Object) -> bool:
 
 
 def _paid(budget: Object, name: str, now: str) -> Object:
-    """The budget after one more disruption. Raises `ApiError` (429) if there is none left."""
+    """The budget after one more disruption. Raises `StatusError` (429) if there is none left."""
     status, who = budget.get("status") or {}, budget["metadata"]["name"]
     allowed, disrupted = status.get("disruptionsAllowed", 0), status.get("disruptedPods") or {}
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
@@ -128,9 +128,9 @@ def _paid(budget: Object, name: str, now: str) -> Object:
     return {**budget, "status": paid}
 
 
-def _violated(message: str, retry_after_s: int = 0) -> ApiError:
+def _violated(message: str, retry_after_s: int = 0) -> StatusError:
     """When to retry stands in the body alone: by a header clients would retry without showing why."""
     details: Object = {"causes": [{"reason": DISRUPTION_BUDGET, "message": message}]}
     if retry_after_s:
         details["retryAfterSeconds"] = retry_after_s
-    return ApiError(429, Reason.TOO_MANY_REQUESTS, _VIOLATED, details)
+    return StatusError(429, StatusReason.TOO_MANY_REQUESTS, _VIOLATED, details)

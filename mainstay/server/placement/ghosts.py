@@ -38,12 +38,12 @@ class Ghosts:
         self._shared = shared
 
     async def of(self, node: str) -> dict[str, Any]:
-        """Those of a node, as an object. Raises `ApiError` (404)."""
+        """Those of a node, as an object. Raises `StatusError` (404)."""
         await self._node(node)
         return _shown(node, ledger_in(await self._store.get(ledger_key(node))))
 
     async def reported(self, node: str, body: bytes) -> dict[str, Any]:
-        """The agent says which are gone. Returns those that are left. Raises `ApiError`: 400, 404."""
+        """The agent says which are gone. Returns those that are left. Raises `StatusError`: 400, 404."""
         gone = uids_in(body)
         key = ledger_key(node)
         left: list[Ledger] = []
@@ -75,7 +75,7 @@ class Ghosts:
 
 
 def uids_in(body: bytes) -> list[str]:
-    """Raises `ApiError` (400)."""
+    """Raises `StatusError` (400)."""
     try:
         gone = _decode(body).gone
     except msgspec.MsgspecError as error:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from mainstay.api.errors import ApiError, Cause, Reason, invalid, invalid_value
+from mainstay.api.errors import StatusCause, StatusError, StatusReason, invalid, invalid_value
 from mainstay.api.holds import LONGEST, HoldReason, HoldScope, ParsedHold, freezing, held_of, longest_first
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import HOLDS
@@ -70,7 +70,7 @@ def _is_of_evictions(hold: Object | None) -> bool:
 
 
 def _require_in_time(new: Object, old: Object | None, now: datetime) -> None:
-    """Raises `ApiError` if it would end too late, or is over already. What was let pass before may stay."""
+    """Raises `StatusError` if it would end too late, or is over already. What was let pass before may stay."""
     held, before = held_of(new), None if old is None else held_of(old)
     if held is None or held.is_leaving or (before is not None and before.expires_at == held.expires_at):
         return
@@ -81,7 +81,7 @@ def _require_in_time(new: Object, old: Object | None, now: datetime) -> None:
         most = format_time(now + LONGEST)
         problem = f"a Hold lasts at most {LONGEST.days} days, until {most}; hold it again if that was not enough"
     if problem:
-        cause: Cause = invalid_value("spec.expiresAt", held.until, problem)
+        cause: StatusCause = invalid_value("spec.expiresAt", held.until, problem)
         raise invalid(HOLDS.kind, HOLDS.group, held.name, [cause])
 
 
@@ -99,9 +99,9 @@ def unless_frozen(namespace: str, now: datetime) -> SharedWrite:
     return SharedWrite(FROZEN, change)
 
 
-def frozen_error(held: ParsedHold) -> ApiError:
+def frozen_error(held: ParsedHold) -> StatusError:
     """As with a budget, when to retry stands in the body alone: by a header clients would retry without showing why."""
     where = f" in namespace {held.namespace}" if held.namespace else ""
     message = f"evictions{where} are frozen by Hold {held.name}: {held.words}"
     details = {"causes": [{"reason": str(HoldReason.EVICTIONS_FROZEN), "message": message}]}
-    return ApiError(429, Reason.TOO_MANY_REQUESTS, f"Cannot evict pod: {message}", details)
+    return StatusError(429, StatusReason.TOO_MANY_REQUESTS, f"Cannot evict pod: {message}", details)

@@ -1,7 +1,7 @@
 """All that makes the choice of a node true, put together: ledgers, bindings, reservations, ghosts, and quotas.
 
-The one place to add another `Tally` (charges.py), which is what else is counted when a pod comes to a node or goes; and
-the one table of commit points: what happens together with a write of a kind, besides the write.
+The one place to add another `ChargeCounter` (charges.py), which is what else is counted when a pod comes to a node or
+goes; and the one table of commit points: what happens together with a write of a kind, besides the write.
 """
 
 from mainstay.env import Clock

@@ -22,17 +22,17 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from mainstay.api.causes import BindingCause
-from mainstay.api.errors import ApiError, Reason, object_details
+from mainstay.api.errors import StatusError, StatusReason, object_details
 from mainstay.api.kind import Object
 from mainstay.api.kinds.mainstay import RESERVATION
-from mainstay.api.reservations import Phase, is_active
+from mainstay.api.reservations import ReservationPhase, is_active
 from mainstay.api.times import parse_time
 from mainstay.env import Clock, tasks
 from mainstay.server.placement.charges import NO_ROOM_HELD, HeldRoom
 from mainstay.server.placement.ledger.charge import charge_for
 from mainstay.server.placement.ledger.ledger import Drift, build_write, held, ledger_in, ledger_key, let_go
 from mainstay.server.placement.ledger.recount import recount
-from mainstay.server.placement.ledger.refusals import Refusal
+from mainstay.server.placement.ledger.refusals import LedgerRefusal
 from mainstay.server.placement.ledger.room import BindOptions, find_refusal
 from mainstay.server.storage.commit_points import Intended, TransactionParts
 from mainstay.server.storage.keyspace import CORE, build_key, build_prefix
@@ -74,7 +74,7 @@ class ReservationPoint:
 
 
 def holding(reservation: Object) -> SharedWrite:
-    """Hold the room for a reservation. Raises `ApiError` (409) at the commit if there is none."""
+    """Hold the room for a reservation. Raises `StatusError` (409) at the commit if there is none."""
     key = ledger_key(reservation["spec"]["nodeName"])
     charge = charge_for(reservation)
 
@@ -119,7 +119,7 @@ class Claims:
 def held_room(entry: Entry, name: str, pod: Object, node: str) -> HeldRoom:
     """What a pod takes over from its reservation when it is bound, and how that ends the reservation.
 
-    Nothing if the reservation is over: then the pod is bound like any other. Raises `ApiError` (409) if the
+    Nothing if the reservation is over: then the pod is bound like any other. Raises `StatusError` (409) if the
     reservation is active, but for another node or another pod: to bind it here would leave the room held there.
     """
     metadata = pod["metadata"]
@@ -135,13 +135,13 @@ def held_room(entry: Entry, name: str, pod: Object, node: str) -> HeldRoom:
         or wanted.get("uid", metadata["uid"]) != metadata["uid"]
     ):
         raise _held_elsewhere(metadata["name"], name, f"holds room for another pod, {wanted.get('name')}")
-    confirmed = ended(reservation, Phase.CONFIRMED, pod={"name": metadata["name"], "uid": metadata["uid"]})
+    confirmed = ended(reservation, ReservationPhase.CONFIRMED, pod={"name": metadata["name"], "uid": metadata["uid"]})
     parts = TransactionParts([Check(entry.key, entry.revision)], [Put(entry.key, stored(confirmed))])
     charge = charge_for(reservation)
     return HeldRoom(charge.amounts, charge.ports, parts)
 
 
-def ended(reservation: Object, phase: Phase, **more: Object) -> Object:
+def ended(reservation: Object, phase: ReservationPhase, **more: Object) -> Object:
     """A reservation that is over."""
     return {**reservation, "status": {**(reservation.get("status") or {}), "phase": str(phase), **more}}
 
@@ -198,7 +198,7 @@ class Expiry:
             for key in over:
                 try:
                     await self.expire(key)
-                except (StoreError, ApiError) as error:
+                except (StoreError, StatusError) as error:
                     _logger.warning("reservation %s could not be ended, next try in %s: %s", key, RETRY_AFTER, error)
             # What was ended is told by the watch; if it is not, it is tried again.
             wait = RETRY_AFTER if over else min((*self._due.values(), now + LOOK_AGAIN_AFTER)) - now
@@ -214,12 +214,12 @@ class Expiry:
         reservation = read(RESERVATION, entry)
         if not is_active(reservation) or parse_time(reservation["spec"]["expiresAt"]) > self._clock.wall():
             return False
-        write = Put(key, stored(ended(reservation, Phase.EXPIRED)))
+        write = Put(key, stored(ended(reservation, ReservationPhase.EXPIRED)))
         answer = await self._shared.commit([Check(key, entry.revision)], [write], [letting_go(reservation)])
         return isinstance(answer, Committed)
 
 
-def _refused(name: str, refusal: Refusal) -> ApiError:
+def _refused(name: str, refusal: LedgerRefusal) -> StatusError:
     """Room that others have reserved is no more there than room that is used."""
     cause = refusal.cause
     if cause is BindingCause.RESERVATION_HELD:
@@ -227,12 +227,12 @@ def _refused(name: str, refusal: Refusal) -> ApiError:
     return _conflict("reservations", "mainstay.dev", name, cause, refusal.message)
 
 
-def _held_elsewhere(pod: str, name: str, why: str) -> ApiError:
+def _held_elsewhere(pod: str, name: str, why: str) -> StatusError:
     return _conflict("pods/binding", "", pod, BindingCause.RESERVATION_HELD, f"its reservation {name} {why}")
 
 
-def _conflict(resource: str, group: str, name: str, cause: BindingCause, message: str) -> ApiError:
+def _conflict(resource: str, group: str, name: str, cause: BindingCause, message: str) -> StatusError:
     what = f"{resource}.{group}" if group else resource
     text = f'Operation cannot be fulfilled on {what} "{name}": {message}'
     causes = [{"reason": str(cause), "message": message}]
-    return ApiError(409, Reason.CONFLICT, text, {**object_details(resource, group, name), "causes": causes})
+    return StatusError(409, StatusReason.CONFLICT, text, {**object_details(resource, group, name), "causes": causes})

@@ -27,7 +27,7 @@ from mainstay.api.quota_usage import QUOTAS
 from mainstay.server.quota import tally as quota_tally
 from mainstay.server.quota import zone_quota
 from mainstay.server.quota.resource_quota import begin_to_count, count, counted_by_now
-from mainstay.server.quota.tally import Limit, finished, given_up, parse_limit, tally_in, tally_key, without
+from mainstay.server.quota.tally import QuotaLimit, finished, given_up, parse_limit, tally_in, tally_key, without
 from mainstay.server.quota.zone_quota import ZoneUse, count_charges, parse_hard, use_in, zone_key
 from mainstay.server.storage.keyspace import build_prefix, build_resource_prefix
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
@@ -45,7 +45,7 @@ _decode = msgspec.json.Decoder().decode
 class QuotaDrift(msgspec.Struct, frozen=True):
     """What is wrong about the quotas of a namespace, as of one revision."""
 
-    wrong: Mapping[str, Limit] = {}
+    wrong: Mapping[str, QuotaLimit] = {}
     """What those ResourceQuotas limit whose limits or use are not what the tally says, by name."""
     left_over: Sequence[str] = ()
     """Names in the tally of which there is no ResourceQuota."""
@@ -89,8 +89,8 @@ async def answer_recount(store: Store, shared: SharedWrites, namespace: str) -> 
 async def recount_quotas(store: Store, shared: SharedWrites, namespace: str) -> bool:
     """Put right what is wrong about the quotas of a namespace, if anything is. True if all of it is right now.
 
-    What others write all the time is left as it is after some attempts: come again. Raises `ApiError`, and what stores
-    raise.
+    What others write all the time is left as it is after some attempts: come again. Raises `StatusError`, and what
+    stores raise.
     """
 
     async def attempt() -> bool | None:
@@ -112,17 +112,17 @@ async def recount_quotas(store: Store, shared: SharedWrites, namespace: str) -> 
 # ResourceQuotas.
 
 
-async def _is_right(store: Store, namespace: str, limit: Limit, known: Limit | None, at: int) -> bool:
+async def _is_right(store: Store, namespace: str, limit: QuotaLimit, known: QuotaLimit | None, at: int) -> bool:
     if known is None or known.used.keys() != limit.hard.keys() or replace(known, used=limit.used) != limit:
         return False
     there = await count(store, namespace, limit, at)
     return all(parse(known.used[name]) == amount for name, amount in there.items())
 
 
-async def _put_right(store: Store, shared: SharedWrites, namespace: str, name: str, limit: Limit) -> bool:
+async def _put_right(store: Store, shared: SharedWrites, namespace: str, name: str, limit: QuotaLimit) -> bool:
     key = tally_key(namespace)
     number, base = await begin_to_count(store, shared, key, limit)
-    counted: list[Limit] = []
+    counted: list[QuotaLimit] = []
 
     def change_tally(entry: Entry | None) -> Sequence[Write] | None:
         tally = tally_in(entry)

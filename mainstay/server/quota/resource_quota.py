@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from mainstay.api.errors import ApiError, forbidden
+from mainstay.api.errors import StatusError, forbidden
 from mainstay.api.kind import Kind, Object
 from mainstay.api.quantity import ZERO, parse
 from mainstay.api.quota_usage import (
@@ -34,8 +34,8 @@ from mainstay.api.quota_usage import (
     usage_of,
 )
 from mainstay.server.quota.tally import (
-    Limit,
-    Tally,
+    QuotaLimit,
+    QuotaTally,
     affected,
     beginning,
     build_write,
@@ -69,7 +69,7 @@ class Quotas:
     def __init__(self, store: Store, shared: SharedWrites) -> None:
         self._store = store
         self._shared = shared
-        self._counted: dict[str, tuple[int, Limit]] = {}
+        self._counted: dict[str, tuple[int, QuotaLimit]] = {}
         """By uid of the quota: as which number it counts, and what it found. So a write that is tried again goes on."""
 
     def applies_to(self, intended: Intended) -> bool:
@@ -120,7 +120,7 @@ class Quotas:
 
         return TransactionParts(shared=[SharedWrite(key, change)], object={**quota, "status": status})
 
-    async def _count(self, key: str, limit: Limit) -> tuple[int, Limit, Tally]:
+    async def _count(self, key: str, limit: QuotaLimit) -> tuple[int, QuotaLimit, QuotaTally]:
         """What is used of a quota that limits nothing yet, as of the tally that is returned with it."""
         found = self._counted.get(limit.uid)
         tally = tally_in(await self._shared.latest(key))
@@ -136,7 +136,7 @@ class Quotas:
         return number, counted, tally
 
 
-async def begin_to_count(store: Store, shared: SharedWrites, key: str, limit: Limit) -> tuple[int, Limit]:
+async def begin_to_count(store: Store, shared: SharedWrites, key: str, limit: QuotaLimit) -> tuple[int, QuotaLimit]:
     """Say that a quota is counting, and count: as which number, and what was used when it said so."""
     numbers: list[int] = []
 
@@ -152,7 +152,7 @@ async def begin_to_count(store: Store, shared: SharedWrites, key: str, limit: Li
     return numbers[-1], plus(limit, base)
 
 
-def counted_by_now(tally: Tally, number: int, base: Limit, limit: Limit) -> Limit | None:
+def counted_by_now(tally: QuotaTally, number: int, base: QuotaLimit, limit: QuotaLimit) -> QuotaLimit | None:
     """What is used of a quota that has counted `base`, with what was noted since. None if no notes were taken."""
     noted = _noted(tally, number, limit)
     if noted is None:
@@ -161,7 +161,7 @@ def counted_by_now(tally: Tally, number: int, base: Limit, limit: Limit) -> Limi
     return msgspec.structs.replace(plus(base, since), hard=limit.hard)
 
 
-async def count(store: Store, namespace: str, limit: Limit, at: int) -> Amounts:
+async def count(store: Store, namespace: str, limit: QuotaLimit, at: int) -> Amounts:
     """How much of a quota was used at a revision, from the objects themselves."""
     total: Amounts = dict.fromkeys(limit.hard, ZERO)
     for resource in resources_behind(limit.hard):
@@ -184,12 +184,12 @@ async def count(store: Store, namespace: str, limit: Limit, at: int) -> Amounts:
 class _Charge:
     """What one write does to the tally of its namespace, and to the status of a quota."""
 
-    def __init__(self, key: str, intended: Intended, seen: Tally) -> None:
+    def __init__(self, key: str, intended: Intended, seen: QuotaTally) -> None:
         self._key = key
         self._intended = intended
         self._resource: Resource = (intended.kind.group, intended.kind.plural)
         self._quota = self._first(seen, changed(seen, self._resource, intended.new, intended.old))
-        self._used: Limit | None = None
+        self._used: QuotaLimit | None = None
 
     @property
     def shared(self) -> list[SharedWrite]:
@@ -200,7 +200,7 @@ class _Charge:
             found.append(SharedWrite(f"{CORE}/resourcequotas/{namespace}/{self._quota}", self._status))
         return found
 
-    def _first(self, before: Tally, after: Tally) -> str:
+    def _first(self, before: QuotaTally, after: QuotaTally) -> str:
         """The quota whose status goes along. None for a quota itself: it would be the second object of its kind."""
         return "" if self._resource == QUOTAS else next(iter(affected(before, after)), "")
 
@@ -223,19 +223,19 @@ class _Charge:
         return [Put(entry.key, stored({**quota, "status": status}))]
 
 
-def _noted(tally: Tally, number: int, limit: Limit) -> Limit | None:
+def _noted(tally: QuotaTally, number: int, limit: QuotaLimit) -> QuotaLimit | None:
     """What has changed since a quota began to count, if it is still doing so."""
     noted = tally.counting.get(number)
     return noted if noted is not None and noted.uid == limit.uid and is_counted_like(noted, limit) else None
 
 
-def _with_quota(tally: Tally, number: int, name: str, limit: Limit, intended: Intended) -> Tally:
+def _with_quota(tally: QuotaTally, number: int, name: str, limit: QuotaLimit, intended: Intended) -> QuotaTally:
     """With a quota that limits from now on, and is itself an object that quotas may count."""
     after = finished(tally, number, name, limit)
     return changed(after, QUOTAS, intended.new, None) if intended.old is None else after
 
 
-def _require_allowed(tally: Tally, intended: Intended) -> None:
+def _require_allowed(tally: QuotaTally, intended: Intended) -> None:
     new, old, kind = intended.new, intended.old, intended.kind
     if new is None or (old is not None and (intended.subresource == "status" or _is_quota(kind))):
         return
@@ -258,5 +258,5 @@ def _namespace(intended: Intended) -> str:
     return namespace
 
 
-def _busy() -> ApiError:
+def _busy() -> StatusError:
     return too_many_conflicts("the quotas of this namespace")

@@ -24,7 +24,7 @@ from mainstay.server.quota.zone_quota import ZONES, use_in
 from mainstay.server.storage.keyspace import CORE, build_key
 from mainstay.server.storage.stored import stored
 from mainstay.store.errors import StoreError
-from mainstay.store.interface import Check, Put, Refused, Store
+from mainstay.store.interface import Check, Put, Store, TransactionRefused
 
 JOIN_FOR: Final = timedelta(milliseconds=200)  # What changes many times in a moment is written once.
 RETRY_AFTER: Final = timedelta(seconds=1)
@@ -117,7 +117,7 @@ class QuotaStatuses:
             return True
         value = stored({**quota, "status": {**status, **wanted}})
         answer = await self._store.commit([Check(place, entry.revision)], [Put(place, value)])
-        return not isinstance(answer, Refused)
+        return not isinstance(answer, TransactionRefused)
 
 
 def _shown(name: str, hard: Mapping[str, str], used: Mapping[str, int]) -> str:

@@ -30,7 +30,7 @@ TALLIES: Final = f"{INTERNAL_PREFIX}quota/"
 COUNTING_MAX: Final = 8  # At once. Those of a server that has gone away are forgotten when there are newer ones.
 
 
-class Limit(msgspec.Struct, frozen=True):
+class QuotaLimit(msgspec.Struct, frozen=True):
     """One quota."""
 
     uid: str
@@ -40,12 +40,12 @@ class Limit(msgspec.Struct, frozen=True):
     terms: tuple[Term, ...] = ()
 
 
-class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
+class QuotaTally(msgspec.Struct, frozen=True, omit_defaults=True):
     """None of its dictionaries is ever changed."""
 
-    quotas: dict[str, Limit] = {}
+    quotas: dict[str, QuotaLimit] = {}
     """By name."""
-    counting: dict[int, Limit] = {}
+    counting: dict[int, QuotaLimit] = {}
     """Quotas, or new versions of them, that do not limit anything yet. By number."""
     begun: int = 0
     """The number of the last one that began to count."""
@@ -57,37 +57,37 @@ class Exceeded(msgspec.Struct, frozen=True):
     message: str
 
 
-EMPTY: Final = Tally()
+EMPTY: Final = QuotaTally()
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Tally).decode
+_decode = msgspec.msgpack.Decoder(QuotaTally).decode
 
 
 def tally_key(namespace: str) -> str:
     return TALLIES + namespace
 
 
-def tally_in(entry: Entry | None) -> Tally:
+def tally_in(entry: Entry | None) -> QuotaTally:
     """What an entry says. What is not there says nothing."""
     return EMPTY if entry is None else _decode(entry.value)
 
 
-def build_write(key: str, tally: Tally) -> Write:
+def build_write(key: str, tally: QuotaTally) -> Write:
     """What keeps a tally, or removes one of a namespace without quotas."""
     return Put(key, _encode(tally)) if tally.quotas or tally.counting else Delete(key)
 
 
-def parse_limit(quota: Object) -> Limit:
+def parse_limit(quota: Object) -> QuotaLimit:
     """What a ResourceQuota limits. Nothing is used yet."""
     hard = dict((quota.get("spec") or {}).get("hard") or {})
-    return Limit(quota["metadata"]["uid"], hard, dict.fromkeys(hard, "0"), terms_of(quota))
+    return QuotaLimit(quota["metadata"]["uid"], hard, dict.fromkeys(hard, "0"), terms_of(quota))
 
 
-def is_counted_like(one: Limit, other: Limit) -> bool:
+def is_counted_like(one: QuotaLimit, other: QuotaLimit) -> bool:
     """Whether the same objects count, by the same names: then what is used of one is used of the other."""
     return one.hard.keys() == other.hard.keys() and one.terms == other.terms
 
 
-def beginning(tally: Tally, limit: Limit) -> Tally:
+def beginning(tally: QuotaTally, limit: QuotaLimit) -> QuotaTally:
     """One more that counts, with the number `begun`."""
     number = tally.begun + 1
     counting = {**tally.counting, number: limit}
@@ -96,30 +96,30 @@ def beginning(tally: Tally, limit: Limit) -> Tally:
     return replace(tally, counting=counting, begun=number)
 
 
-def finished(tally: Tally, number: int, name: str, limit: Limit) -> Tally:
+def finished(tally: QuotaTally, number: int, name: str, limit: QuotaLimit) -> QuotaTally:
     """One that has counted and begins to limit."""
     counting = {each: other for each, other in tally.counting.items() if each != number}
     return replace(tally, quotas={**tally.quotas, name: limit}, counting=counting)
 
 
-def given_up(tally: Tally, number: int) -> Tally:
+def given_up(tally: QuotaTally, number: int) -> QuotaTally:
     """One that will not finish."""
     return replace(tally, counting={each: other for each, other in tally.counting.items() if each != number})
 
 
-def without(tally: Tally, name: str) -> Tally:
+def without(tally: QuotaTally, name: str) -> QuotaTally:
     """A quota that is gone."""
     return replace(tally, quotas={each: limit for each, limit in tally.quotas.items() if each != name})
 
 
-def changed(tally: Tally, resource: Resource, new: Object | None, old: Object | None) -> Tally:
+def changed(tally: QuotaTally, resource: Resource, new: Object | None, old: Object | None) -> QuotaTally:
     """After an object was made, changed or removed, whether or not there is enough left for it."""
     quotas = {name: _not_negative(_with(limit, resource, new, old)) for name, limit in tally.quotas.items()}
     counting = {number: _with(limit, resource, new, old) for number, limit in tally.counting.items()}
     return replace(tally, quotas=quotas, counting=counting)
 
 
-def find_exceeded(tally: Tally, resource: Resource, new: Object, old: Object | None) -> Exceeded | None:
+def find_exceeded(tally: QuotaTally, resource: Resource, new: Object, old: Object | None) -> Exceeded | None:
     """Which quota does not allow an object to be made or changed, in Kubernetes' words. The first by name."""
     for name in sorted(tally.quotas):
         limit = tally.quotas[name]
@@ -136,23 +136,23 @@ def find_exceeded(tally: Tally, resource: Resource, new: Object, old: Object | N
     return None
 
 
-def affected(tally: Tally, after: Tally) -> list[str]:
+def affected(tally: QuotaTally, after: QuotaTally) -> list[str]:
     """The names of the quotas of which more or less is used now, sorted."""
     return [name for name in sorted(after.quotas) if after.quotas[name] != tally.quotas.get(name)]
 
 
-def plus(limit: Limit, more: Mapping[str, Quantity]) -> Limit:
+def plus(limit: QuotaLimit, more: Mapping[str, Quantity]) -> QuotaLimit:
     """With so much more of it used."""
     used = {name: str(parse(amount) + more[name]) if name in more else amount for name, amount in limit.used.items()}
     return replace(limit, used=used)
 
 
-def _with(limit: Limit, resource: Resource, new: Object | None, old: Object | None) -> Limit:
+def _with(limit: QuotaLimit, resource: Resource, new: Object | None, old: Object | None) -> QuotaLimit:
     difference = _difference(limit, resource, new, old)
     return plus(limit, difference) if difference else limit
 
 
-def _difference(limit: Limit, resource: Resource, new: Object | None, old: Object | None) -> Amounts:
+def _difference(limit: QuotaLimit, resource: Resource, new: Object | None, old: Object | None) -> Amounts:
     """How much more, or less, of a quota is used after a change. Nothing that is 0."""
     after, before = _part(limit, resource, new), _part(limit, resource, old)
     found: Amounts = {}
@@ -163,14 +163,14 @@ def _difference(limit: Limit, resource: Resource, new: Object | None, old: Objec
     return found
 
 
-def _not_negative(limit: Limit) -> Limit:
+def _not_negative(limit: QuotaLimit) -> QuotaLimit:
     """What was counted by other rules, of an older build, must not become a gift to those who come later."""
     if not any(amount.startswith("-") for amount in limit.used.values()):
         return limit
     return replace(limit, used={name: "0" if used.startswith("-") else used for name, used in limit.used.items()})
 
 
-def _part(limit: Limit, resource: Resource, obj: Object | None) -> Amounts:
+def _part(limit: QuotaLimit, resource: Resource, obj: Object | None) -> Amounts:
     if obj is None or not is_about(limit.terms, resource, obj):
         return {}
     return usage_of(resource, obj)

@@ -22,7 +22,7 @@ from mainstay.api.causes import BindingCause
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import amounts_of
 from mainstay.server.placement.ledger.charge import CHARGES, Charge, decode_charge
-from mainstay.server.placement.ledger.refusals import Refusal, refused, shown
+from mainstay.server.placement.ledger.refusals import LedgerRefusal, refused, shown
 from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
@@ -80,7 +80,7 @@ def moved(use: ZoneUse, before: Mapping[str, int], after: Mapping[str, int]) -> 
     return replace(use, used={name: amount for name, amount in used.items() if amount > 0 or (amount and use.counting)})
 
 
-def find_refusal(use: ZoneUse, zone: str, wanted: Mapping[str, int]) -> Refusal | None:
+def find_refusal(use: ZoneUse, zone: str, wanted: Mapping[str, int]) -> LedgerRefusal | None:
     """Which quota does not leave enough for a pod; the first by name."""
     for name in sorted(use.quotas):
         hard = use.quotas[name]
@@ -89,12 +89,12 @@ def find_refusal(use: ZoneUse, zone: str, wanted: Mapping[str, int]) -> Refusal 
             if asked > 0 and asked > left:
                 amounts = f"wanted {shown(resource, asked)}, left {shown(resource, max(left, 0))}"
                 text = f"zone quota {name} does not leave enough in zone {zone}: {resource}: {amounts}"
-                return Refusal(BindingCause.QUOTA_EXCEEDED, f"{text} of {shown(resource, hard[resource])}")
+                return LedgerRefusal(BindingCause.QUOTA_EXCEEDED, f"{text} of {shown(resource, hard[resource])}")
     return None
 
 
 class ZoneTally:
-    """Implements `Tally` (server/placement/charges.py)."""
+    """Implements `ChargeCounter` (server/placement/charges.py)."""
 
     def __init__(self, shared: SharedWrites) -> None:
         self._shared = shared

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.annotations import DECISION, REVISION, TRACE
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.api.headers import DECISION as DECISION_HEADER
 from mainstay.env import Disk, tasks
 from mainstay.env.disk import DiskFull
@@ -121,7 +121,7 @@ class Audit:
         received: datetime,
         at: datetime,
         stage: str = COMPLETE,
-        error: ApiError | None = None,
+        error: StatusError | None = None,
     ) -> None:
         """Put down a request, and what it led to. Never waits and never fails."""
         request, user, target = call.request, call.user, call.target
@@ -179,7 +179,7 @@ class Audit:
     def _find_sender(self, request: Request, user: User) -> tuple[User, User | None]:
         try:
             return self._authenticator.authenticate_sender(request), user
-        except ApiError:  # A wrong token. Then no user was impersonated either.
+        except StatusError:  # A wrong token. Then no user was impersonated either.
             return user, None
 
     async def _write_all(self) -> None:
@@ -255,7 +255,7 @@ def _annotations(given: dict[str, str], call: ApiCall) -> dict[str, str]:
     return found
 
 
-def _status(code: int, error: ApiError | None) -> dict[str, Any]:
+def _status(code: int, error: StatusError | None) -> dict[str, Any]:
     if error is None:
         return {"metadata": {}, "code": code}
     return {name: value for name, value in error.status().items() if name not in ("kind", "apiVersion")}

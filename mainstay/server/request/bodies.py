@@ -28,7 +28,7 @@ class Bodies:
         self._custom = custom
 
     def decode(self, request: Request, kind: Kind, validation: str) -> Decoded:
-        """`validation` is Strict, Warn or Ignore. Raises `ApiError` (400)."""
+        """`validation` is Strict, Warn or Ignore. Raises `StatusError` (400)."""
         decoded = decode_body(request.headers.get("content-type"), request.body, kind, validation=validation)
         problems = [f'unknown field "{path}"' for path in self.prune(kind, decoded.object)]
         if problems and validation == "Strict":

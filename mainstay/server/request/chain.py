@@ -9,7 +9,7 @@
     represent      in the form that the client accepts: part of handling                          representation.py
 
 `STAGES` is the part of it that works on a route. A stage that has the answer returns it, and the rest is left out; one
-that refuses raises `ApiError`. What limits how many requests of a user are under way (fairness) belongs between
+that refuses raises `StatusError`. What limits how many requests of a user are under way (fairness) belongs between
 authenticate and resolve; further authorizers belong into authorize.
 """
 
@@ -32,7 +32,7 @@ class RequestChain:
         self._before = before
 
     def run(self, call: ApiCall) -> Answer | Awaitable[Answer]:
-        """Answer a request, and note in it what was found out. Raises `ApiError`."""
+        """Answer a request, and note in it what was found out. Raises `StatusError`."""
         for first in self._before:
             if (answer := first(call)) is not None:
                 return answer

@@ -38,7 +38,7 @@ class ResourceCall(Struct, gc=False):
 
 
 Answering = Callable[[ResourceCall], Awaitable[Answer]]
-"""Raises `ApiError`, and what stores raise."""
+"""Raises `StatusError`, and what stores raise."""
 AnsweringNow = Callable[[ResourceCall], Response | None]
 """Answers without a task, which would cost as much as all the rest. None: this one takes longer."""
 

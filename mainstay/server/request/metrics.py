@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from mainstay.env import Clock
 from mainstay.server.request.target import Target, Verb
-from mainstay.server.watch.feed import Tally
+from mainstay.server.watch.feed import EventTally
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -65,7 +65,7 @@ class Metrics(Collector):
         self._durations: dict[_Labels, _Durations] = {}
         self._inflight = {"mutating": 0, "readOnly": 0}
         self._long: dict[_Labels, int] = {}
-        self._watched: Mapping[tuple[str, str, str], Tally] = {}
+        self._watched: Mapping[tuple[str, str, str], EventTally] = {}
         self._readings: list[tuple[type[CounterMetricFamily] | type[GaugeMetricFamily], str, str, _Reading]] = []
         self._more: list[Callable[[], Iterator[Metric]]] = []
 
@@ -96,7 +96,7 @@ class Metrics(Collector):
         self._long[labels] -= 1
         self._totals[labels, code] = self._totals.get((labels, code), 0) + 1
 
-    def watched(self, tallies: Mapping[tuple[str, str, str], Tally]) -> None:
+    def watched(self, tallies: Mapping[tuple[str, str, str], EventTally]) -> None:
         """Show how many events went out to watchers: by group, version and resource, as the feed counts them."""
         self._watched = tallies
 

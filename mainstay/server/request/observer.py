@@ -11,7 +11,7 @@ from datetime import datetime
 from inspect import iscoroutine
 from typing import Any, Final
 
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.env import Env
 from mainstay.http.messages import (
     Answer,
@@ -146,7 +146,7 @@ class _Observed:
         return answer
 
     def failed(self, error: BaseException) -> None:
-        if isinstance(error, ApiError):
+        if isinstance(error, StatusError):
             error.headers.setdefault(AUDIT_ID, self._id)
             if self._observer._refusals is not None:
                 self._observer._refusals.note(self.call, error)
@@ -154,13 +154,13 @@ class _Observed:
         else:
             self._ended(CLIENT_GONE if isinstance(error, asyncio.CancelledError) else 500)
 
-    def _ended(self, code: int, error: ApiError | None = None) -> None:
+    def _ended(self, code: int, error: StatusError | None = None) -> None:
         observer, request = self._observer, self._request
         seconds = (observer._clock.monotonic_ns() - self._since_ns) / 1e9
         observer.metrics.answered(request.method, request.path, self.call.target, code, seconds)
         self._record(code, audits.COMPLETE, error)
 
-    def _record(self, code: int, stage: str, error: ApiError | None = None) -> None:
+    def _record(self, code: int, stage: str, error: StatusError | None = None) -> None:
         observer = self._observer
         if observer._audit is not None:
             observer._audit.record(self.call, code, self._received, observer._clock.wall(), stage, error)

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mainstay.api.errors import Cause, CauseType, invalid, invalid_value, not_supported
+from mainstay.api.errors import CauseType, StatusCause, invalid, invalid_value, not_supported
 from mainstay.api.kind import Propagation
 from mainstay.server.request.target import Options
 
@@ -74,8 +74,8 @@ class DeleteOptions:
         )
 
 
-def _dry_run_causes(values: list[str]) -> list[Cause]:
+def _dry_run_causes(values: list[str]) -> list[StatusCause]:
     if not values or values == ["All"]:
         return []
     shown = ",".join(f'"{value}"' for value in values)
-    return [Cause(CauseType.NOT_SUPPORTED, "dryRun", f'Unsupported value: [{shown}]: supported values: "All"')]
+    return [StatusCause(CauseType.NOT_SUPPORTED, "dryRun", f'Unsupported value: [{shown}]: supported values: "All"')]

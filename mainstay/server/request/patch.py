@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from mainstay.api import json_body
 from mainstay.api.apply import Application
-from mainstay.api.errors import ApiError, Reason, bad_request, invalid, required
+from mainstay.api.errors import StatusError, StatusReason, bad_request, invalid, required
 from mainstay.api.json_patch import json_patch
 from mainstay.api.kind import Kind, Object
 from mainstay.api.merge_patch import merge_patch
@@ -32,7 +32,7 @@ def _media(content_type: str | None) -> str:
 def parse_application(
     body: bytes, target: Target, options: Options, now: str, replicas_at: Sequence[str]
 ) -> Application:
-    """What is applied by a request. Raises `ApiError` if it does not say by whom, or makes no sense.
+    """What is applied by a request. Raises `StatusError` if it does not say by whom, or makes no sense.
 
     `replicas_at` is where an object of the kind has what a Scale says.
     """
@@ -61,11 +61,11 @@ def _read_yaml(body: bytes) -> Any:
     if body.lstrip()[:1] == b"{":
         try:
             return json_body.parse(body).value  # JSON is YAML, but can be read so much faster.
-        except ApiError:
+        except StatusError:
             pass  # Then it is one of the other things that begin so in YAML, or nothing at all.
     try:
         return parse_yaml(body).value
-    except ApiError as error:
+    except StatusError as error:
         raise bad_request(f"error decoding YAML: {error.message}") from None
 
 
@@ -109,13 +109,13 @@ class Patch:
 
 
 def parse_patch(content_type: str | None, body: bytes, kind: Kind) -> Patch:
-    """What a patch does to an object. Raises `ApiError` for a type that the kind does not take, or nonsense."""
+    """What a patch does to an object. Raises `StatusError` for a type that the kind does not take, or nonsense."""
     media = _media(content_type)
     accepted = (JSON_PATCH, MERGE_PATCH) if kind.is_custom or not kind.message else (JSON_PATCH, MERGE_PATCH, STRATEGIC)
     if media not in accepted:
         listed = ", ".join((*accepted, APPLY))
         text = f"the body of the request was in an unknown format - accepted media types include: {listed}"
-        raise ApiError(415, Reason.UNSUPPORTED_MEDIA_TYPE, text, {})
+        raise StatusError(415, StatusReason.UNSUPPORTED_MEDIA_TYPE, text, {})
     patch: Any = json_body.parse(body).value
     if media == JSON_PATCH:
         return Patch(lambda obj: json_patch(obj, patch))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.api.kind import Kind
 from mainstay.server.storage.stored import in_pieces, read, rendered, rendered_list, versioned
 from mainstay.store.interface import Entry
@@ -46,7 +46,7 @@ PLAIN: Final = Form(Shape.OBJECT)
 
 @lru_cache(maxsize=256)  # There are few, and a client sends the same with each request.
 def negotiate_form(accept: str | None) -> Form:
-    """The form to answer in. Raises `ApiError` (406) if none of those asked for can be had."""
+    """The form to answer in. Raises `StatusError` (406) if none of those asked for can be had."""
     if not accept or accept in ("application/json", "*/*"):
         return PLAIN
     for wish in accept.split(","):
@@ -55,7 +55,7 @@ def negotiate_form(accept: str | None) -> Form:
         form = _form(media.lower(), parameters)
         if form is not None:
             return form
-    raise ApiError(406, Reason.NOT_ACCEPTABLE, f"only the following media types are accepted: {ACCEPTED}", {})
+    raise StatusError(406, StatusReason.NOT_ACCEPTABLE, f"only the following media types are accepted: {ACCEPTED}", {})
 
 
 def _form(media: str, parameters: dict[str, str]) -> Form | None:

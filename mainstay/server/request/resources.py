@@ -8,7 +8,7 @@ once, for all handlers.
 from collections.abc import Awaitable
 from typing import Final
 
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.env import Clock
 from mainstay.http.messages import Answer
 from mainstay.server.auth import authorization
@@ -91,12 +91,12 @@ def _target(call: ApiCall) -> Target:
     return call.target
 
 
-def _translate(error: StoreError) -> ApiError:
+def _translate(error: StoreError) -> StatusError:
     match error:
         case OutcomeUnknown():
             text = f"the outcome is unknown, it may or may not have happened: {error}"
-            return ApiError(504, Reason.TIMEOUT, text)
+            return StatusError(504, StatusReason.TIMEOUT, text)
         case StorageFull():
-            return ApiError(507, Reason.INTERNAL_ERROR, str(error))
+            return StatusError(507, StatusReason.INTERNAL_ERROR, str(error))
         case _:
-            return ApiError(503, Reason.SERVICE_UNAVAILABLE, str(error), retry_after_s=1)
+            return StatusError(503, StatusReason.SERVICE_UNAVAILABLE, str(error), retry_after_s=1)

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.http.messages import Answer, Request
 from mainstay.server.auth.authorization import AUTHENTICATED, MONITORING, User
 from mainstay.server.request.context import ApiCall
@@ -18,7 +18,7 @@ class Route(Protocol):
         """Find out what a request is about. An answer if that is nothing that is served."""
 
     def authorize(self, call: ApiCall) -> None:
-        """Raise `ApiError` (403) if the user may not do this."""
+        """Raise `StatusError` (403) if the user may not do this."""
 
     def handle(self, call: ApiCall) -> Answer | Awaitable[Answer]: ...
 
@@ -53,9 +53,11 @@ def may_monitor(user: User) -> bool:
     return user.is_master or MONITORING in user.groups
 
 
-def forbidden_path(call: ApiCall) -> ApiError:
+def forbidden_path(call: ApiCall) -> StatusError:
     method, path = call.request.method.lower(), call.request.path
-    return ApiError(403, Reason.FORBIDDEN, f'forbidden: User "{call.user.name}" cannot {method} path "{path}"', {})
+    return StatusError(
+        403, StatusReason.FORBIDDEN, f'forbidden: User "{call.user.name}" cannot {method} path "{path}"', {}
+    )
 
 
 class Router:

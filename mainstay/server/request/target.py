@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
-from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.api.kind import Kind
 from mainstay.server.request.served_kinds import Registry
 
@@ -84,7 +84,7 @@ class Options:
         return name in self._values and self.get(name).lower() in ("true", "1", "t", "")
 
     def number(self, name: str) -> int | None:
-        """A whole number from 0 up, or None if there is none. Raises `ApiError` for anything else."""
+        """A whole number from 0 up, or None if there is none. Raises `StatusError` for anything else."""
         text = self.get(name)
         if not text:
             return None
@@ -97,7 +97,7 @@ NO_OPTIONS: Final = Options("")
 
 
 def parse_target(method: str, path: str, options: Options, registry: Registry) -> Target:
-    """What a request to an API path is about. Raises `NoSuchPath`, or `ApiError` for what no kind allows."""
+    """What a request to an API path is about. Raises `NoSuchPath`, or `StatusError` for what no kind allows."""
     parts = path[1:].split("/")
     if "" in parts:
         parts = [part for part in parts if part]
@@ -144,11 +144,11 @@ def _verb(method: str, name: str, subresource: str, is_watch: bool) -> Verb | No
     return (_ON_OBJECT if name else _ON_COLLECTION).get(method)
 
 
-def method_not_allowed() -> ApiError:
-    return ApiError(
-        405, Reason.METHOD_NOT_ALLOWED, "the server does not allow this method on the requested resource", {}
+def method_not_allowed() -> StatusError:
+    return StatusError(
+        405, StatusReason.METHOD_NOT_ALLOWED, "the server does not allow this method on the requested resource", {}
     )
 
 
-def _no_such_resource() -> ApiError:
-    return ApiError(404, Reason.NOT_FOUND, "the server could not find the requested resource", {})
+def _no_such_resource() -> StatusError:
+    return StatusError(404, StatusReason.NOT_FOUND, "the server could not find the requested resource", {})

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, Final
 
-from mainstay.api.errors import ApiError, Cause, CauseType, Reason, invalid, invalid_value
+from mainstay.api.errors import CauseType, StatusCause, StatusError, StatusReason, invalid, invalid_value
 from mainstay.api.kind import Kind, Object
 from mainstay.server.storage.commit_points import Intended, TransactionParts
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
@@ -97,7 +97,7 @@ class Addresses:
     async def placed(self, kind: Kind, key: str, new: Object, old: Object | None) -> Placed:
         """An object as it is to be stored at a key. Leaves `new` alone: after a lost race, ask again.
 
-        Raises `ApiError`: 422 for an address that cannot be had, 500 if there are none left.
+        Raises `StatusError`: 422 for an address that cannot be had, 500 if there are none left.
         """
         if not _has_addresses(kind):
             return Placed(new)
@@ -180,7 +180,7 @@ class Addresses:
         for number in candidates:
             if pool.key(number) not in taken:
                 return number
-        raise ApiError(500, Reason.INTERNAL_ERROR, f"Internal error occurred: {failing}: range is full")
+        raise StatusError(500, StatusReason.INTERNAL_ERROR, f"Internal error occurred: {failing}: range is full")
 
 
 class ServicePoint:
@@ -244,10 +244,10 @@ def _require_ipv4(service: Object) -> None:
         raise invalid("Service", "", service["metadata"].get("name", ""), causes)
 
 
-def _refused(service: Object, path: str, number: int, why: str) -> ApiError:
+def _refused(service: Object, path: str, number: int, why: str) -> StatusError:
     cause = invalid_value(path, number, why)
     if path == "spec.clusterIPs":
         address = IPv4Address(number)
         text = f'Invalid value: ["{address}"]: failed to allocate IP {address}: {why}'
-        cause = Cause(CauseType.INVALID, path, text)
+        cause = StatusCause(CauseType.INVALID, path, text)
     return invalid("Service", "", service["metadata"].get("name", ""), [cause])

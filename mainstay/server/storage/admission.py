@@ -1,7 +1,8 @@
 """What happens to every object on its way in, besides what its kind says: a list of plain functions, run in order.
 
-Each looks at the new object and the old one, may fill something in, and raises `ApiError` to refuse. They read nothing:
-what they need to know of other objects is given to them by `AdmissionContext`, which the server keeps up to date.
+Each looks at the new object and the old one, may fill something in, and raises `StatusError` to refuse. They read
+nothing: what they need to know of other objects is given to them by `AdmissionContext`, which the server keeps up to
+date.
 """
 
 from collections.abc import Sequence

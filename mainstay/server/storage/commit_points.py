@@ -52,7 +52,7 @@ class CommitPoint(Protocol):
         """Whether this write is one for this point. Asked with every write of the kind: look, do not work."""
 
     async def parts_for(self, intended: Intended) -> TransactionParts:
-        """What goes along. Leaves the objects alone. Raises `ApiError` to refuse the write."""
+        """What goes along. Leaves the objects alone. Raises `StatusError` to refuse the write."""
 
 
 class CommitPoints:

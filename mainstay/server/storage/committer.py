@@ -28,7 +28,8 @@ class WriteDecision(Struct, frozen=True):
 
 
 Decide = Callable[[], Awaitable[WriteDecision | None]]
-"""Reads and decides. None: something had to be put right first, read again. Raises `ApiError` to refuse the write."""
+"""Reads and decides. None: something had to be put right first, read again. Raises `StatusError` to refuse the write.
+"""
 
 
 class Committer:
@@ -45,7 +46,7 @@ class Committer:
     async def write(self, what: str, decide: Decide, context: WriteContext, *, dry_run: bool) -> Written:
         """Commit what is decided, or work out what that would lead to. `what` is written, for the error message.
 
-        Raises `ApiError`: what `decide` raises, 409 if the writer's term is over, 503 for too many conflicts.
+        Raises `StatusError`: what `decide` raises, 409 if the writer's term is over, 503 for too many conflicts.
         """
 
         async def attempt() -> Written | None:
@@ -67,7 +68,7 @@ class Committer:
         return written
 
     async def find_outcome(self, context: WriteContext) -> Written | None:
-        """What an operation has led to already. Raises `ApiError` if its id was used for something else."""
+        """What an operation has led to already. Raises `StatusError` if its id was used for something else."""
         if context.operation is None:
             return None
         entry = await self._store.get(context.operation.key)

@@ -27,7 +27,7 @@ from typing import Final
 import msgspec
 
 from mainstay.api.causes import STORE_RESTORED
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.env import Env
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.store.errors import StorageFull
@@ -102,7 +102,7 @@ class StoreEpochs:
         self._known = sorted(_Epoch(each.created, each.key.removeprefix(_PREFIX)) for each in page.entries)
 
 
-def restored_error(revision: int) -> ApiError:
+def restored_error(revision: int) -> StatusError:
     """The answer to a client whose past is not that of the store."""
     text = f"resource version {revision} is not in the history of this store: it was restored from a backup"
-    return ApiError(410, Reason.EXPIRED, text, {"causes": [{"reason": STORE_RESTORED, "message": text}]})
+    return StatusError(410, StatusReason.EXPIRED, text, {"causes": [{"reason": STORE_RESTORED, "message": text}]})

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mainstay.api import names
-from mainstay.api.errors import Cause, forbidden_value, invalid_value, required
+from mainstay.api.errors import StatusCause, forbidden_value, invalid_value, required
 from mainstay.api.kind import Kind, Object
 
 ANNOTATIONS_BYTES_MAX: Final = 256 * 1024
@@ -54,10 +54,10 @@ def _wanted(kind: Kind, obj: Object) -> Object:
 _NOT_WANTED: Final = ("metadata", "status", "kind", "apiVersion")
 
 
-def problems(kind: Kind, new: Object, old: Object | None) -> Sequence[Cause]:
+def problems(kind: Kind, new: Object, old: Object | None) -> Sequence[StatusCause]:
     """What is wrong with the metadata."""
     metadata = new["metadata"]
-    found: list[Cause] = []
+    found: list[StatusCause] = []
     name = metadata.get("name", "")
     if not name:
         found.append(required("metadata.name", "name or generateName is required"))

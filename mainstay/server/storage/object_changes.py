@@ -75,7 +75,7 @@ class ObjectChange:
         return mutate, WriteStrategy(POD_STATUS if is_part and is_pod(kind) else part_for(subresource))
 
     def _check_fields(self, kind: Kind, name: str, new: Object, wanted: WriteOptions) -> list[str]:
-        """Take unknown fields out of what a patch has led to. Returns warnings. Raises `ApiError` if it is strict."""
+        """Take unknown fields out of what a patch leads to. Returns warnings. Raises `StatusError` if it is strict."""
         unknown = conform(new, kind.message) if kind.message else self.bodies.prune(kind, new)
         problems = [f'unknown field "{path}"' for path in unknown]
         if problems and wanted.validation == "Strict":

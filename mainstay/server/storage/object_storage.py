@@ -8,7 +8,7 @@
 from typing import Final
 
 from mainstay.api import kind_names
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.api.kind import Kind
 from mainstay.env import Env
 from mainstay.server.request.bodies import Bodies, CustomKinds
@@ -83,8 +83,8 @@ class ObjectStorage:
             new = {"kind": kind.kind, "apiVersion": kind.group_version, "metadata": {"name": name}}
             try:
                 await self.writes.create(kind, "", new, WriteOptions(False, "Ignore", "mainstay"))
-            except ApiError as error:
-                if error.reason is not Reason.ALREADY_EXISTS:
+            except StatusError as error:
+                if error.reason is not StatusReason.ALREADY_EXISTS:
                     raise
 
     def add_handlers(self, table: HandlerTable, bodies: Bodies, custom: CustomKinds) -> None:

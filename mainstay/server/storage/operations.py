@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.api.headers import OPERATION
 from mainstay.api.headers import REPEATED as REPEATED_HEADER
 from mainstay.env import Clock, tasks
@@ -69,17 +69,19 @@ class Operation(msgspec.Struct, frozen=True):
         return Put(self.key, _encode(_Record(self.request, self.at_s, outcome)))
 
     def outcome_in(self, entry: Entry) -> Written:
-        """What it led to the first time. Raises `ApiError` (422) if that was another request."""
+        """What it led to the first time. Raises `StatusError` (422) if that was another request."""
         record = _decode(entry.value)
         if record.request != self.request:
             text = f"the operation {self.key.rpartition('/')[2]} was another request: give each its own id"
-            raise ApiError(422, Reason.INVALID, text, {"causes": [{"reason": "OperationReused", "message": text}]})
+            raise StatusError(
+                422, StatusReason.INVALID, text, {"causes": [{"reason": "OperationReused", "message": text}]}
+            )
         first = record.outcome
         return replace(first, revision=first.revision or entry.revision, is_repeated=True)
 
 
 def read_operation(request: Request, user: User, clock: Clock) -> Operation | None:
-    """The operation that a request is, if it says so. Raises `ApiError` (400) for an id that is none."""
+    """The operation that a request is, if it says so. Raises `StatusError` (400) for an id that is none."""
     name = request.headers.get(OPERATION)
     if not name:
         return None

@@ -9,7 +9,15 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.causes import VERSION_TOO_LARGE
-from mainstay.api.errors import ApiError, Reason, bad_request, forbidden_value, invalid, not_found, not_supported
+from mainstay.api.errors import (
+    StatusError,
+    StatusReason,
+    bad_request,
+    forbidden_value,
+    invalid,
+    not_found,
+    not_supported,
+)
 from mainstay.api.kind import Kind
 from mainstay.env import tasks
 from mainstay.server.request.target import Options
@@ -73,7 +81,7 @@ class Reads:
                 else "The resourceVersion for the provided list is"
             )
             text = f"{what} to display a consistent list result." if token else f"{what} too old."
-            raise ApiError(410, Reason.EXPIRED, text) from None
+            raise StatusError(410, StatusReason.EXPIRED, text) from None
         except FutureRevision as error:
             raise too_large_version(error.asked, error.latest) from None
 
@@ -138,10 +146,10 @@ def require_list_options(options: Options, *, is_watch: bool) -> None:
         raise invalid("ListOptions", "meta.k8s.io", "", causes)
 
 
-def too_large_version(asked: int, latest: int) -> ApiError:
+def too_large_version(asked: int, latest: int) -> StatusError:
     cause = {"reason": VERSION_TOO_LARGE, "message": "Too large resource version"}
     text = f"Timeout: Too large resource version: {asked}, current: {latest}"
-    return ApiError(504, Reason.TIMEOUT, text, {"causes": [cause]}, retry_after_s=1)
+    return StatusError(504, StatusReason.TIMEOUT, text, {"causes": [cause]}, retry_after_s=1)
 
 
 def _version(text: str) -> int:

@@ -56,7 +56,7 @@ class Selection:
 
 
 def parse_selection(target: Target, options: Options, *, field_text: str | None = None) -> Selection:
-    """`field_text` is in place of what the options say. Raises `ApiError` for selectors that cannot be understood."""
+    """`field_text` replaces what the options say. Raises `StatusError` for selectors that cannot be understood."""
     kind = target.kind
     label_text = options.get("labelSelector")
     field_text = options.get("fieldSelector") if field_text is None else field_text

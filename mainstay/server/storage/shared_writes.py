@@ -20,10 +20,21 @@ from typing import Final
 
 from msgspec import Struct
 
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.transact import too_many_conflicts, transact
-from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, LocalReads, Put, Refused, Store, Write
+from mainstay.store.interface import (
+    ABSENT,
+    Check,
+    Committed,
+    Delete,
+    Entry,
+    LocalReads,
+    Put,
+    Store,
+    TransactionRefused,
+    Write,
+)
 
 ATTEMPTS_MAX: Final = 50  # Of one write. Each in vain means that another server has succeeded.
 WAITING_MAX: Final = 1000  # In one lane.
@@ -32,7 +43,8 @@ REMEMBERED_MAX: Final = 10_000  # Entries.
 Change = Callable[[Entry | None], Sequence[Write] | None]
 """What a write makes of the entry that is there: what is to be written, to that key and others.
 
-Raises `ApiError` to refuse the write; None if the write must be decided again from the beginning. May be called often.
+Raises `StatusError` to refuse the write; None if the write must be decided again from the beginning. May be called
+often.
 """
 
 
@@ -74,16 +86,16 @@ class SharedWrites:
         self._remembered.pop(key, None)
 
     async def rehearse(self, shared: Sequence[SharedWrite]) -> None:
-        """For a dry run: raises `ApiError` if one of the changes would be refused now. Changes nothing."""
+        """For a dry run: raises `StatusError` if one of the changes would be refused now. Changes nothing."""
         for each in shared:
             each.change(await self._store.get(each.key))
 
     async def commit(
         self, checks: Sequence[Check], writes: Sequence[Write], shared: Sequence[SharedWrite]
-    ) -> Committed | Refused:
-        """Commit what was decided, together with its changes of shared keys. Raises `ApiError`, and what stores raise.
+    ) -> Committed | TransactionRefused:
+        """Commit a decision with its changes of shared keys. Raises `StatusError`, and what stores raise.
 
-        `Refused`: something else has changed too, decide again.
+        `TransactionRefused`: something else has changed too, decide again.
         """
         if not shared:
             return await self._store.commit(checks, writes)
@@ -96,35 +108,35 @@ class SharedWrites:
 
     async def _at_once(
         self, local: LocalReads, checks: Sequence[Check], writes: Sequence[Write], shared: Sequence[SharedWrite]
-    ) -> Committed | Refused:
-        async def attempt() -> Committed | Refused | None:
+    ) -> Committed | TransactionRefused:
+        async def attempt() -> Committed | TransactionRefused | None:
             found = {each.key: local.newest(each.key) for each in shared}
             try:
                 decided = _decided(shared, found)
-            except ApiError:
+            except StatusError:
                 if any(not local.is_durable(key) for key in found):
                     await local.settled()
                     return None
                 raise
             if decided is None:
                 await local.settled()  # So that a caller that decides again sees what this has seen.
-                return Refused(found)
+                return TransactionRefused(found)
             answer = await self._store.commit([*checks, *_checks(found)], [*writes, *decided])
-            return None if isinstance(answer, Refused) and _is_all_of(answer, found) else answer
+            return None if isinstance(answer, TransactionRefused) and _is_all_of(answer, found) else answer
 
         return _require_done(await transact(attempt, ATTEMPTS_MAX), shared)
 
     async def _in_turn(
         self, checks: Sequence[Check], writes: Sequence[Write], shared: Sequence[SharedWrite]
-    ) -> Committed | Refused:
+    ) -> Committed | TransactionRefused:
         stale = [each.key for each in shared if each.key in self._remembered]
         found = {each.key: await self.read(each.key) for each in shared}
 
-        async def attempt() -> Committed | Refused | None:
+        async def attempt() -> Committed | TransactionRefused | None:
             nonlocal stale
             try:
                 decided = _decided(shared, found)
-            except ApiError:
+            except StatusError:
                 if not stale:
                     raise
                 decided = None
@@ -133,7 +145,7 @@ class SharedWrites:
                 stale = []
                 return None
             if decided is None:
-                return Refused(found)
+                return TransactionRefused(found)
             try:
                 answer = await self._store.commit([*checks, *_checks(found)], [*writes, *decided])
             except BaseException:
@@ -219,16 +231,18 @@ def _checks(found: dict[str, Entry | None]) -> list[Check]:
     return [Check(key, ABSENT if entry is None else entry.revision) for key, entry in found.items()]
 
 
-def _is_all_of(answer: Refused, found: dict[str, Entry | None]) -> bool:
+def _is_all_of(answer: TransactionRefused, found: dict[str, Entry | None]) -> bool:
     """Whether nothing but shared keys was in the way."""
     return all(key in found for key in answer.found)
 
 
-def _require_done(answer: Committed | Refused | None, shared: Sequence[SharedWrite]) -> Committed | Refused:
+def _require_done(
+    answer: Committed | TransactionRefused | None, shared: Sequence[SharedWrite]
+) -> Committed | TransactionRefused:
     if answer is None:
         raise _contended(shared[0].key)
     return answer
 
 
-def _contended(key: str) -> ApiError:
+def _contended(key: str) -> StatusError:
     return too_many_conflicts(key.removeprefix(INTERNAL_PREFIX))

@@ -25,7 +25,7 @@ from mainstay.server.storage.stored import read, read_pod_for_status
 from mainstay.store.interface import Entry
 
 Admission = Callable[[Kind, Object, Object | None], None]
-"""Looks at an object on its way in, and may change it. Raises `ApiError` to refuse it."""
+"""Looks at an object on its way in, and may change it. Raises `StatusError` to refuse it."""
 TrackOwners = Callable[[Object, Object | None, str], None]
 """Note in the first object which fields its manager has changed, compared with the second, by a subresource."""
 
@@ -55,7 +55,7 @@ class ObjectPart:
         kind.defaults(new)
 
     def admit(self, admission: Sequence[Admission], kind: Kind, new: Object, old: Object | None) -> None:
-        """Put right what can be. Raises `ApiError` (422) for what cannot."""
+        """Put right what can be. Raises `StatusError` (422) for what cannot."""
         for step in admission:
             step(kind, new, old)
         kind.prepare(new, old)
@@ -178,7 +178,7 @@ PATCH: Final = WriteStrategy()
 
 
 def require_version(kind: Kind, name: str) -> None:
-    """Raise `ApiError` if an object of this kind may only be replaced by a client that names its version."""
+    """Raise `StatusError` if an object of this kind may only be replaced by a client that names its version."""
     if kind.put_needs_version:
         text = "must be specified for an update"
         raise invalid(kind.kind, kind.group, name, [invalid_value("metadata.resourceVersion", 0, text)])

@@ -16,7 +16,7 @@ import re
 from typing import Final
 
 from mainstay.api.causes import FENCED
-from mainstay.api.errors import ApiError, Reason, bad_request
+from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.api.headers import TERM
 from mainstay.api.kind import Kind, Object
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
@@ -27,7 +27,7 @@ _HELD_BY: Final = ("holderIdentity", "leaseTransitions", "acquireTime")
 
 
 def parse_term(header: str | None) -> Check | None:
-    """What must hold for a write that names its term. Raises `ApiError` (400) for one that cannot be read."""
+    """What must hold for a write that names its term. Raises `StatusError` (400) for one that cannot be read."""
     if not header:
         return None
     found = _FORM.fullmatch(header)
@@ -36,12 +36,12 @@ def parse_term(header: str | None) -> Check | None:
     return Check(_key(found["lease"]), int(found["revision"]))
 
 
-def fenced(term: Check) -> ApiError:
+def fenced(term: Check) -> StatusError:
     """The answer to a leader that is none any more."""
     lease = term.key.removeprefix(_key(""))
     text = f"the term {term.revision} of lease {lease} is over: another holder has acquired it, or it was deleted"
     details = {"name": lease.partition("/")[2], "group": "coordination.k8s.io", "kind": "leases"}
-    return ApiError(409, Reason.CONFLICT, text, {**details, "causes": [{"reason": FENCED, "message": text}]})
+    return StatusError(409, StatusReason.CONFLICT, text, {**details, "causes": [{"reason": FENCED, "message": text}]})
 
 
 def term_writes(kind: Kind, new: Object | None, old: Object | None) -> list[Write]:

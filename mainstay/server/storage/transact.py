@@ -9,7 +9,7 @@ where many write the same object.
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 
 ATTEMPTS_MAX: Final = 20  # Of one write against others of the same object.
 
@@ -25,7 +25,7 @@ async def transact(attempt: Callable[[], Awaitable[T | None]], attempts_max: int
     return None
 
 
-def too_many_conflicts(what: str) -> ApiError:
+def too_many_conflicts(what: str) -> StatusError:
     """Not a conflict: the client has named no version that could be out of date, and may ask again."""
     text = f"too many conflicting updates to {what}; retry later"
-    return ApiError(503, Reason.SERVICE_UNAVAILABLE, text, retry_after_s=1)
+    return StatusError(503, StatusReason.SERVICE_UNAVAILABLE, text, retry_after_s=1)

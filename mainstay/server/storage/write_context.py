@@ -59,7 +59,7 @@ class WriteContext:
             self.asked.committed(key, revision, value, self.decision)
 
     def require_term(self, found: Mapping[str, Entry | None]) -> None:
-        """Raise `ApiError` (409) if it is the term that a commit was refused for."""
+        """Raise `StatusError` (409) if it is the term that a commit was refused for."""
         if self.term is not None and self.term.key in found:
             raise fenced(self.term)
 
@@ -68,7 +68,7 @@ NO_CONTEXT: Final = WriteContext()
 
 
 def read_write_context(request: Request, user: User, clock: Clock, asked: WriteRequest | None = None) -> WriteContext:
-    """Raises `ApiError` (400) for headers that make no sense."""
+    """Raises `StatusError` (400) for headers that make no sense."""
     headers = request.headers
     decision, cause = headers.get(DECISION), headers.get(CAUSE)
     term, operation = parse_term(headers.get(TERM)), read_operation(request, user, clock)

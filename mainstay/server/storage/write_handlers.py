@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mainstay.api.errors import ApiError, bad_request, forbidden_value, invalid
+from mainstay.api.errors import StatusError, bad_request, forbidden_value, invalid
 from mainstay.api.kind import Object
 from mainstay.env import Clock
 from mainstay.http.messages import Answer, Response
@@ -43,7 +43,7 @@ class WriteHandlers:
         where = (target.kind, target.namespace)
         try:
             written = await self._writes.update(*where, target.name, mutate, strategy, wanted, asked.context)
-        except ApiError as error:
+        except StatusError as error:
             if error.code != 404 or not target.kind.put_creates or target.subresource:
                 raise
             written = await self._writes.create(*where, mutate({}), wanted, asked.context)
@@ -72,7 +72,7 @@ class WriteHandlers:
         try:
             applied = application.applied
             written = await self._writes.update(*where, target.name, applied, strategy, wanted, asked.context)
-        except ApiError as error:
+        except StatusError as error:
             if error.code != 404 or target.subresource:
                 raise
             written = await self._writes.create(*where, application.applied(None), wanted, asked.context, APPLIED)
@@ -122,7 +122,7 @@ class DeleteHandlers:
             namespace = place.rpartition("/")[2] if target.kind.namespaced else ""
             try:
                 await self._writes.delete(target.kind, namespace, name, how, asked.context)
-            except ApiError as error:
+            except StatusError as error:
                 if error.code != 404:
                     raise
         at = self._clock.wall()

@@ -15,7 +15,7 @@ from mainstay.api import managed_fields, times
 from mainstay.api.causes import NAMESPACE_TERMINATING
 from mainstay.api.errors import (
     OBJECT_MODIFIED,
-    ApiError,
+    StatusError,
     already_exists,
     bad_request,
     conflict,
@@ -47,7 +47,7 @@ NAMES_MAX: Final = 8  # Generated names that are tried.
 Mutate = Callable[[Object], Object]
 """From the object that is there to the one that should be. Its argument may be changed."""
 PartsFor = Callable[[Object], Awaitable[TransactionParts]]
-"""What is to be committed together with the deletion of an object, besides what its kind says. Raises `ApiError`."""
+"""What is to be committed together with the deletion of an object, besides what its kind says. Raises `StatusError`."""
 
 
 class Writes:
@@ -82,7 +82,7 @@ class Writes:
         given = new.setdefault("metadata", {})
         _require_namespace(kind, namespace, given)
         if given.get("resourceVersion"):
-            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         generate = given.get("generateName", "") if not given.get("name") else ""
         self._made += 1
         metadata.begin(kind, new, uid=self._chance.uid("object", self._made), now=times.format_time(self._clock.wall()))
@@ -305,7 +305,7 @@ def _with(decision: WriteDecision, more: TransactionParts) -> WriteDecision:
 
 
 def _require_same(kind: Kind, namespace: str, new: Object, old: Object, strategy: WriteStrategy) -> None:
-    """Raise `ApiError` unless the new object is the old one changed: the same name, and the version that was meant."""
+    """Raise `StatusError` unless the new object is the old one changed: the same name, and the version it meant."""
     given, name = new.setdefault("metadata", {}), old["metadata"]["name"]
     if given.get("name", name) != name:
         raise bad_request(f"the name of the object ({given['name']}) does not match the name on the URL ({name})")

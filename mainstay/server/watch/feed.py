@@ -22,7 +22,7 @@ from mainstay.api.kind import Kind
 from mainstay.env import tasks
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.watch.heartbeats import is_heartbeat
-from mainstay.store.errors import Compacted, Unavailable
+from mainstay.store.errors import Compacted, StoreUnavailable
 from mainstay.store.interface import Change, Entry, Store
 
 _logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Only:
     """The same for all with the same field."""
 
 
-class Tally:
+class EventTally:
     """How many events went out to the watchers of a kind, in one of its versions."""
 
     __slots__ = ("events",)
@@ -70,7 +70,7 @@ class Tally:
 class Group:
     """Listeners that want the same."""
 
-    def __init__(self, render: Renderer, tally: Tally, only: Only | None = None) -> None:
+    def __init__(self, render: Renderer, tally: EventTally, only: Only | None = None) -> None:
         self.render = render
         self.tally = tally
         self.only = only
@@ -151,12 +151,17 @@ class Window:
         return [change for change in self.changes if change.revision > revision]
 
     def join(
-        self, key: object, render: Renderer, listener: Listener, tally: Tally | None = None, only: Only | None = None
+        self,
+        key: object,
+        render: Renderer,
+        listener: Listener,
+        tally: EventTally | None = None,
+        only: Only | None = None,
     ) -> None:
         """Tell a listener of everything from now on, together with those who want the same, and count that."""
         group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = Group(render, tally or Tally(), only)
+            group = self.groups[key] = Group(render, tally or EventTally(), only)
             if only is None:
                 self._told_all[group] = None
             else:
@@ -185,7 +190,7 @@ class Feed:
         self.news = revision
         """The last revision that all who watch should soon hear of: what came after it are mere heartbeats."""
         self._began = revision
-        self.tallies: dict[tuple[str, str, str], Tally] = {}
+        self.tallies: dict[tuple[str, str, str], EventTally] = {}
         """What was sent, by group, version and plural name of the kind."""
         self._windows: dict[str, Window] = {}
         self._internal_listeners: list[Callable[[Change], None]] = []
@@ -205,9 +210,9 @@ class Feed:
             window = self._windows[prefix] = Window(self._began)
         return window
 
-    def tally(self, kind: Kind) -> Tally:
+    def tally(self, kind: Kind) -> EventTally:
         """Where to count what is sent to watchers of a kind."""
-        return self.tallies.setdefault((kind.group, kind.version, kind.plural), Tally())
+        return self.tallies.setdefault((kind.group, kind.version, kind.plural), EventTally())
 
     def on_internal_change(self, hear: Callable[[Change], None]) -> None:
         """Call this with every change of a key that is no object."""
@@ -237,14 +242,14 @@ class Feed:
                 # Only when we could not reach the store for longer than it keeps its history.
                 _logger.warning("missed changes; resetting all watches: %s", error)
                 await self._reset()
-            except Unavailable as error:
+            except StoreUnavailable as error:
                 _logger.warning("cannot watch the store; retrying: %s", error)
                 await tasks.sleep(RETRY_AFTER)
 
     async def _reset(self) -> None:
         try:
             revision = await self._store.revision()
-        except Unavailable:
+        except StoreUnavailable:
             return  # The next attempt to watch will find the same, and lead here again.
         self._began = self.revision = self.news = revision
         for window in self._windows.values():

@@ -11,7 +11,7 @@ from typing import Final
 
 from mainstay.env import tasks
 from mainstay.server.watch.feed import Feed
-from mainstay.store.errors import Compacted, Unavailable
+from mainstay.store.errors import Compacted, StoreUnavailable
 from mainstay.store.interface import Change, Entry, Store
 
 RETRY_AFTER: Final = timedelta(seconds=1)
@@ -62,7 +62,7 @@ class PrefixFollower:
         while True:
             try:
                 entries = await self._read()
-            except (Unavailable, Compacted):
+            except (StoreUnavailable, Compacted):
                 await tasks.sleep(RETRY_AFTER)
             else:
                 self._on_reset(entries)

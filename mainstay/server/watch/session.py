@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from mainstay.api.annotations import INITIAL_EVENTS_END, STORE_EPOCH
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.api.kind import Kind
 from mainstay.env import Clock, tasks
 from mainstay.server.request import representation
@@ -25,7 +25,7 @@ from mainstay.server.storage.keyspace import build_prefix
 from mainstay.server.storage.reads import require_list_options
 from mainstay.server.storage.selection import Selection
 from mainstay.server.storage.stored import PIECE_BYTES
-from mainstay.server.watch.feed import Tally, Window
+from mainstay.server.watch.feed import EventTally, Window
 from mainstay.server.watch.heartbeats import LEASES
 from mainstay.store.interface import Change, Entry, Page
 
@@ -69,7 +69,7 @@ class ChangeFeed(Protocol):
 
     def window(self, prefix: str) -> Window: ...
 
-    def tally(self, kind: Kind) -> Tally: ...
+    def tally(self, kind: Kind) -> EventTally: ...
 
     async def reach(self, revision: int) -> None: ...
 
@@ -91,7 +91,7 @@ class Watching:
     def open(
         self, selection: Selection, form: Form, options: Options, epoch: str = ""
     ) -> Callable[[Outgoing], Awaitable[None]]:
-        """Look at what is asked for, and return what runs the stream. Raises `ApiError` for what makes no sense.
+        """Look at what is asked for, and return what runs the stream. Raises `StatusError` for what makes no sense.
 
         `epoch` is what the client was told of the store when it was told the version (server/storage/epochs.py), if
         it says it.
@@ -102,7 +102,7 @@ class Watching:
             text = (
                 f'resourceVersion: Invalid value: "{version}": strconv.ParseUint: parsing "{version}": invalid syntax'
             )
-            raise ApiError(500, "", text)
+            raise StatusError(500, "", text)
         start = int(version or "0")
         wants_state = start == 0 or options.flag("sendInitialEvents")
         limit = timedelta(seconds=options.number("timeoutSeconds") or TIMEOUT_MIN_S * (1 + self._jitter.random()))
@@ -329,12 +329,12 @@ def _bookmark(kind: Kind, revision: int, epoch: str = "", *, is_end_of_state: bo
 
 
 def _too_large(asked: int) -> bytes:
-    return _error(ApiError(410, Reason.EXPIRED, f"too large resource version: {asked}"))
+    return _error(StatusError(410, StatusReason.EXPIRED, f"too large resource version: {asked}"))
 
 
 def _expired(asked: int, oldest: int) -> bytes:
-    return _error(ApiError(410, Reason.EXPIRED, f"too old resource version: {asked} ({oldest})"))
+    return _error(StatusError(410, StatusReason.EXPIRED, f"too old resource version: {asked} ({oldest})"))
 
 
-def _error(error: ApiError) -> bytes:
+def _error(error: StatusError) -> bytes:
     return _encode({"type": "ERROR", "object": error.status()}) + b"\n"

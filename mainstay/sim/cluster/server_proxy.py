@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 import msgspec
 
 from mainstay.api import headers
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.http.messages import (
     Answer,
     Handler,
@@ -74,7 +74,7 @@ class Fate:
 class FaultInjector(Protocol):
     """Who decides what goes wrong at the gates."""
 
-    def refusal_of(self, asked: RequestReceived) -> ApiError | None:
+    def refusal_of(self, asked: RequestReceived) -> StatusError | None:
         """What a request is turned away with before anything is done about it. None: it is let in."""
 
     def fate_of(self, asked: RequestReceived) -> Fate | None:
@@ -158,7 +158,7 @@ class ServerProxy:
         try:
             coming = self._handler(request)
             answer = await coming if isinstance(coming, Awaitable) else coming
-        except ApiError as error:
+        except StatusError as error:
             self._note(asked, error.code, is_delivered=is_delivered)
             raise
         match answer:
@@ -176,7 +176,7 @@ class ServerProxy:
 
     async def _meet(self, fate: Fate, asked: RequestReceived, request: Request) -> NoReturn:
         if fate.lost is LostPart.ANSWER:
-            with suppress(ApiError):  # An answer as well as any.
+            with suppress(StatusError):  # An answer as well as any.
                 await self._carry_out(asked, request, is_delivered=False)
         if fate.crash is not None:
             fate.crash()

@@ -16,8 +16,8 @@ from typing import Any, Final, Self, TypeVar
 
 from mainstay.sim.active_faults import ActiveFaults, Release
 from mainstay.sim.process_table import SimProcess
-from mainstay.store.errors import Compacted, OutcomeUnknown, Unavailable
-from mainstay.store.interface import Batch, Check, Committed, Entry, Hold, Page, Refused, Write
+from mainstay.store.errors import Compacted, OutcomeUnknown, StoreUnavailable
+from mainstay.store.interface import Batch, Check, Committed, Entry, Hold, Page, TransactionRefused, Write
 from mainstay.store.local import LocalStore
 from mainstay.store.local_watch import LocalWatch
 
@@ -75,7 +75,7 @@ class StoreProcess:
         self._waiting: dict[asyncio.Future[Any], None] = {}
         self._is_dead = False
 
-    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Refused:
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | TransactionRefused:
         """On behalf of the request that the caller works for, if it does for one."""
         asking = REQUEST_CONTEXT.get(None)
         request = None if asking is None else asking.request
@@ -95,7 +95,7 @@ class StoreProcess:
     async def _carry_out(self, work: Coroutine[Any, Any, T], name: str) -> T:
         if self._is_dead:
             work.close()
-            raise Unavailable("the store is gone")
+            raise StoreUnavailable("the store is gone")
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[T] = loop.create_future()
         self._waiting[waiter] = None
@@ -118,7 +118,7 @@ class StoreProcess:
 
     async def _commit(
         self, checks: Sequence[Check], writes: Sequence[Write], request: int | None
-    ) -> Committed | Refused:
+    ) -> Committed | TransactionRefused:
         answer = await self.store.commit(checks, writes)
         if request is not None and isinstance(answer, Committed):
             # If nothing had to change, the revision is that of an earlier writer.
@@ -173,7 +173,7 @@ class StoreProxy:
     def forget(self, watch: "StoreProxyWatch") -> None:
         self._watches.pop(watch, None)
 
-    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Refused:
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | TransactionRefused:
         asking = REQUEST_CONTEXT.get(None)
         if self._meddle is not None and asking is not None:
             meddling = self._meddle(asking.who, checks, writes)

@@ -27,7 +27,7 @@ from mainstay.agent.runners.pretend import choose_behaviour
 from mainstay.agent.settings import AgentSettings
 from mainstay.client.client import Client
 from mainstay.client.config import Config
-from mainstay.client.limits import Limits
+from mainstay.client.limits import ClientLimits
 from mainstay.env import Env, tasks
 from mainstay.http.server import HttpServer
 from mainstay.journal.memory_journal import MemoryJournal
@@ -59,7 +59,7 @@ from mainstay.sim.errors import SimulationError
 from mainstay.sim.faults.schedule import Faults
 from mainstay.sim.simulation import Simulation
 from mainstay.store.errors import StoreError
-from mainstay.store.interface import Check, Refused, Write
+from mainstay.store.interface import Check, TransactionRefused, Write
 from mainstay.store.interface import Committed as Done
 from mainstay.store.local import LocalStore
 from mainstay.store.log import Row
@@ -187,7 +187,7 @@ class World:
         """Let a name be known to the servers, so that clients may be made for it."""
         self._users[TOKEN + name] = user or User(name, (MASTERS, "system:authenticated"))
 
-    def client_for(self, name: str, env: Env, *, limits: Limits | None = None) -> Client:
+    def client_for(self, name: str, env: Env, *, limits: ClientLimits | None = None) -> Client:
         """A client that asks as this program. It must be known: added, or told of with `know`."""
         if TOKEN + name not in self._users:
             raise ValueError(f"{name} is not a program of this world")
@@ -261,7 +261,7 @@ class World:
         """Forget all history of the store up to now."""
         return await self._host.process.compact(await self.store.revision())
 
-    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Done | Refused:
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Done | TransactionRefused:
         """Write something past all servers, outside of all programs."""
         storing = self._host.process
         return await self.sim.loop.create_task(storing.commit(checks, writes), name="commit", context=Context())

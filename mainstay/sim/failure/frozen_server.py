@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from mainstay.api import times
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
 from mainstay.env.build import build
 from mainstay.http.messages import Request
@@ -45,8 +45,8 @@ from mainstay.sim.errors import SimulationError
 from mainstay.sim.failure.rerun import repeat_run
 from mainstay.sim.run.bundle import RunBundle
 from mainstay.sim.run.run import Booted, RunResult
-from mainstay.store.errors import Unavailable
-from mainstay.store.interface import Check, Entry, Refused, Write
+from mainstay.store.errors import StoreUnavailable
+from mainstay.store.interface import Check, Entry, TransactionRefused, Write
 from mainstay.store.interface import Committed as Done
 from mainstay.store.local import LocalStore
 from mainstay.store.log import DeletedVersion, MemoryLog, Recovered, Row, decode_row, encode_row
@@ -225,7 +225,7 @@ async def serve_frozen(frozen: FrozenState, port: int = 0) -> AsyncIterator[Froz
 def _refuse_writes(call: ApiCall) -> None:
     request = call.request
     if request.method not in _READING and not request.path.startswith(_REVIEWS):
-        raise ApiError(405, Reason.METHOD_NOT_ALLOWED, STILL, {})
+        raise StatusError(405, StatusReason.METHOD_NOT_ALLOWED, STILL, {})
 
 
 class _StillClock:
@@ -260,9 +260,9 @@ class _StillStore(LocalStore):
     def stand_still(self) -> None:
         self._is_still = True
 
-    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Done | Refused:
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Done | TransactionRefused:
         if self._is_still:
-            raise Unavailable(STILL)
+            raise StoreUnavailable(STILL)
         return await super().commit(checks, writes)
 
 

@@ -3,7 +3,7 @@ cannot (503). Reads and new watches too. What it has turned away has not happene
 
 from typing import TYPE_CHECKING, Final
 
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.sim.cluster.history import RequestReceived
 from mainstay.sim.faults import one_of, some_duration
 
@@ -28,12 +28,12 @@ class Overloaded:
         duration = some_duration(world, self.name)
         label = f"fault/overloaded/{server}"
 
-        def refuse(asked: RequestReceived) -> ApiError | None:
+        def refuse(asked: RequestReceived) -> StatusError | None:
             if asked.server != server or not world.sim.choices.occurs(f"{label}/{asked.who}", probability):
                 return None
             if is_clear:
-                return ApiError(429, Reason.TOO_MANY_REQUESTS, "too many requests", retry_after_s=wait_s)
-            return ApiError(503, Reason.SERVICE_UNAVAILABLE, "the server is overloaded")
+                return StatusError(429, StatusReason.TOO_MANY_REQUESTS, "too many requests", retry_after_s=wait_s)
+            return StatusError(503, StatusReason.SERVICE_UNAVAILABLE, "the server is overloaded")
 
         world.faults.refusing.append(refuse)
         world.faults.note(f"{server} rejects {probability:.0%} of all requests for {duration}")

@@ -13,14 +13,14 @@ from contextvars import Context
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.sim.cluster.history import FaultInjected, RequestReceived
 from mainstay.sim.cluster.program_lifecycle import Program, ProgramStep
 from mainstay.sim.cluster.server_proxy import Fate, WatchProxy
 from mainstay.sim.faults import AtEvent, AtWrite, Timed, fits
 from mainstay.sim.faults.odds import USUAL, Odds
 from mainstay.sim.faults.table import ALL, AT_EVENT, AT_WRITE, NAMES, TIMED
-from mainstay.store.errors import Closed, OutcomeUnknown, StorageFull, Unavailable
+from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreClosed, StoreUnavailable
 from mainstay.store.interface import ABSENT, Check, Put, Write
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ BEAT: Final = timedelta(seconds=2)
 
 __all__ = ["ALL", "AT_EVENT", "AT_WRITE", "NAMES", "TIMED", "Faults"]
 
-Refuse = Callable[[RequestReceived], ApiError | None]
+Refuse = Callable[[RequestReceived], StatusError | None]
 Meddle = Callable[[list[str]], Awaitable[None]]
 Change = Callable[[WatchProxy], None]
 
@@ -142,7 +142,7 @@ class Faults:
 
     # What gates and ports ask.
 
-    def refusal_of(self, asked: RequestReceived) -> ApiError | None:
+    def refusal_of(self, asked: RequestReceived) -> StatusError | None:
         for refuse in self.refusing:
             if (error := refuse(asked)) is not None:
                 return error
@@ -265,7 +265,7 @@ class Faults:
 
 async def _unless_away(work: Coroutine[Any, Any, None]) -> None:
     """If the store is away, what was to be done with it is not done."""
-    with suppress(Unavailable, OutcomeUnknown, StorageFull, Closed):
+    with suppress(StoreUnavailable, OutcomeUnknown, StorageFull, StoreClosed):
         await work
 
 

@@ -1,6 +1,6 @@
 """Where in etcd a store's keys are: all of them under one root, as UTF-8."""
 
-from mainstay.store.errors import Corrupt, Invalid
+from mainstay.store.errors import Corrupt, InvalidStoreRequest
 from mainstay.store.etcd.kv import KeyValue
 from mainstay.store.interface import Entry
 from mainstay.store.limits import require_key
@@ -10,9 +10,11 @@ ROOT_BYTES_MAX = 64  # It is in each key of a transaction; those have little roo
 
 class Keyspace:
     def __init__(self, root: str) -> None:
-        """Raises `Invalid` unless it begins and ends with a slash: of two roots, neither may begin like the other."""
+        """Raises `InvalidStoreRequest` unless it begins and ends with a slash: of two roots, neither may begin like the
+        other.
+        """
         if not (root.startswith("/") and root.endswith("/")) or require_key(root) > ROOT_BYTES_MAX:
-            raise Invalid(f"the root of a store in etcd is like '/mainstay/', not {root!r}")
+            raise InvalidStoreRequest(f"the root of a store in etcd is like '/mainstay/', not {root!r}")
         self.root = root.encode()
 
     def encode(self, key: str) -> bytes:

@@ -1,7 +1,7 @@
 """Quorum reads: repeated while etcd cannot be reached, and with its errors made ours.
 
 A read may be repeated, because it changes nothing. It is, with growing pauses, for at most `READ_LIMIT`; then the
-caller gets `Unavailable`.
+caller gets `StoreUnavailable`.
 
 Also kept here is what this process has learned on the way: the latest revision it has seen, and how far the history has
 been compacted.
@@ -13,7 +13,15 @@ from random import Random
 from typing import Final, TypeVar
 
 from mainstay.env import tasks
-from mainstay.store.errors import Closed, Compacted, Corrupt, FutureRevision, Invalid, StoreError, Unavailable
+from mainstay.store.errors import (
+    Compacted,
+    Corrupt,
+    FutureRevision,
+    InvalidStoreRequest,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+)
 from mainstay.store.etcd.backoff import delay_after
 from mainstay.store.etcd.kv import (
     CorruptCluster,
@@ -48,7 +56,7 @@ class Reads:
     async def range(
         self, key: bytes, end: bytes = b"", *, revision: int = 0, limit: int = 0, count_only: bool = False
     ) -> RangeResult:
-        """As `EtcdKv.range`. Raises `Compacted`, `FutureRevision`, `Unavailable`."""
+        """As `EtcdKv.range`. Raises `Compacted`, `FutureRevision`, `StoreUnavailable`."""
 
         async def read() -> RangeResult:
             return await self._kv.range(key, end, revision=revision, limit=limit, count_only=count_only)
@@ -76,7 +84,7 @@ class Reads:
         await self.range(self._root, revision=max(revision, 1), count_only=True)
 
     async def persist(self, call: Callable[[], Awaitable[T]]) -> T:
-        """The answer to a call that may be repeated. Raises what etcd refuses it with, or `Unavailable`."""
+        """The answer to a call that may be repeated. Raises what etcd refuses it with, or `StoreUnavailable`."""
         try:
             return await call()
         except (NoAnswer, NotSent, TooManyRequests) as error:
@@ -90,7 +98,7 @@ class Reads:
                     failures += 1
                     await tasks.sleep(delay_after(failures, self._jitter))
                     if self.closed:
-                        raise Closed("the store was closed")
+                        raise StoreClosed("the store was closed")
                     try:
                         return await call()
                     except (NoAnswer, NotSent, TooManyRequests) as error:
@@ -98,7 +106,7 @@ class Reads:
                     except EtcdError as error:
                         raise refusal(error) from None
         except TimeoutError:
-            raise Unavailable(f"etcd does not answer: {last}") from None
+            raise StoreUnavailable(f"etcd does not answer: {last}") from None
 
     async def compacted_error(self, revision: int) -> Compacted:
         """The error for someone who asked for this revision and was told that it is gone."""
@@ -124,4 +132,4 @@ def refusal(error: EtcdError) -> EtcdError | StoreError:
         return error
     if isinstance(error, CorruptCluster):
         return Corrupt(str(error))
-    return Invalid(str(error))
+    return InvalidStoreRequest(str(error))

@@ -23,13 +23,13 @@ from typing import Final
 
 from mainstay.env import Chance, tasks
 from mainstay.store.errors import (
-    Closed,
     Compacted,
     FutureRevision,
     OutcomeUnknown,
     StorageFull,
+    StoreClosed,
     StoreError,
-    Unavailable,
+    StoreUnavailable,
 )
 from mainstay.store.etcd.keyspace import Keyspace
 from mainstay.store.etcd.kv import (
@@ -51,7 +51,17 @@ from mainstay.store.etcd.kv import (
 from mainstay.store.etcd.reads import Reads, refusal
 from mainstay.store.etcd.watch import EtcdWatch
 from mainstay.store.holds import Holds, RevisionHold
-from mainstay.store.interface import ABSENT, FIRST_REVISION, Check, Committed, Entry, Page, Put, Refused, Write
+from mainstay.store.interface import (
+    ABSENT,
+    FIRST_REVISION,
+    Check,
+    Committed,
+    Entry,
+    Page,
+    Put,
+    TransactionRefused,
+    Write,
+)
 from mainstay.store.limits import require_key, require_prefix, require_range, require_revision, require_transaction
 
 DEFAULT_PREFIX: Final = "/mainstay/"
@@ -103,7 +113,7 @@ class EtcdStore:
                 if at is not None:
                     raise
                 # The snapshot we had begun to read was compacted. Any other one will do as well.
-        raise Unavailable(f"{prefix!r} was compacted {SNAPSHOT_ATTEMPTS} times while it was being read")
+        raise StoreUnavailable(f"{prefix!r} was compacted {SNAPSHOT_ATTEMPTS} times while it was being read")
 
     async def _snapshot(self, prefix: str, at: int | None, limit: int | None, after: str | None) -> Page:
         start, end = self._keyspace.span(prefix)
@@ -134,7 +144,7 @@ class EtcdStore:
         self._watches = [*(each for each in self._watches if not each.has_ended), watch]
         return watch
 
-    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Refused:
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | TransactionRefused:
         self._require_open()
         require_transaction(checks, writes)
         encode = self._keyspace.encode
@@ -153,7 +163,7 @@ class EtcdStore:
         self._reads.seen = max(seen, result.revision, self._reads.seen)
         return Committed(result.revision) if result.succeeded else self._refused(checks, result)
 
-    def _refused(self, checks: Sequence[Check], result: TxnResult) -> Refused:
+    def _refused(self, checks: Sequence[Check], result: TxnResult) -> TransactionRefused:
         found = {
             check.key: None if kv is None else self._keyspace.entry(kv)
             for check, kv in zip(checks, result.gets, strict=True)
@@ -161,7 +171,7 @@ class EtcdStore:
         }
         if not found:
             raise AssertionError(f"etcd refused a transaction whose checks all hold: {checks} against {result}")
-        return Refused(found)
+        return TransactionRefused(found)
 
     async def _without_space(
         self, error: NoSpace, compares: Sequence[Compare], operations: Sequence[Operation], seen: int
@@ -223,20 +233,20 @@ class EtcdStore:
 
     async def _close(self) -> None:
         for watch in self._watches:
-            watch.end(Closed("the store was closed"))
+            watch.end(StoreClosed("the store was closed"))
         for watch in self._watches:
             await watch.ended()
         await self._kv.close()
 
     def _require_open(self) -> None:
         if self._reads.closed:
-            raise Closed("the store is closed")
+            raise StoreClosed("the store is closed")
 
 
 async def open_etcd(endpoints: Sequence[str], prefix: str = DEFAULT_PREFIX, *, chance: Chance) -> EtcdStore:
     """A store over the etcd cluster whose members' client addresses are these, each `host:port`.
 
-    Raises `Unavailable` if none of them answers, `Invalid` if they answer but will not have us.
+    Raises `StoreUnavailable` if none of them answers, `InvalidStoreRequest` if they answer but will not have us.
     """
     # Here and not above: gRPC takes a while to import, and the simulator has no use for it.
     from mainstay.store.etcd.grpc_kv import GrpcEtcdKv
@@ -247,7 +257,7 @@ async def open_etcd(endpoints: Sequence[str], prefix: str = DEFAULT_PREFIX, *, c
             await store.revision()
     except TimeoutError:
         await store.close()
-        raise Unavailable(f"no etcd answers at {', '.join(endpoints)}") from None
+        raise StoreUnavailable(f"no etcd answers at {', '.join(endpoints)}") from None
     except BaseException:
         await store.close()
         raise
@@ -265,7 +275,7 @@ def _commit_error(error: EtcdError) -> StoreError:
         case NoAnswer():
             return OutcomeUnknown(str(error))
         case NotSent() | TooManyRequests():
-            return Unavailable(str(error))
+            return StoreUnavailable(str(error))
         case _:
             refused = refusal(error)
             if not isinstance(refused, StoreError):

@@ -3,7 +3,7 @@
 A task of its own reads the stream, a few responses ahead of its reader and no further; then gRPC's flow control
 holds etcd back. So an iteration may be cancelled and taken up again without anything being lost. When the stream
 breaks, is refused, or is not even confirmed in time, a new one is opened after the last revision received, with
-growing pauses. After `FAILURES_MAX` failures in a row the watch ends with `Unavailable`.
+growing pauses. After `FAILURES_MAX` failures in a row the watch ends with `StoreUnavailable`.
 
 etcd 3.4 leaves events out in four cases. Each of them comes with compaction, and each must end the watch with
 `Compacted` instead:
@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import Final, NoReturn, Self
 
 from mainstay.env import tasks
-from mainstay.store.errors import FutureRevision, StoreError, Unavailable
+from mainstay.store.errors import FutureRevision, StoreError, StoreUnavailable
 from mainstay.store.etcd.backoff import delay_after
 from mainstay.store.etcd.keyspace import Keyspace
 from mainstay.store.etcd.kv import EtcdError, EtcdKv, NoAnswer, WatchEvent, WatchResponse, WatchStream
@@ -126,7 +126,7 @@ class EtcdWatch:
         """Deliver what a stream brings. Returns why it brings no more, if another one may."""
         try:
             await self._read(stream)
-        except (EtcdError, TimeoutError, Unavailable) as error:
+        except (EtcdError, TimeoutError, StoreUnavailable) as error:
             return error
 
     async def _read(self, stream: WatchStream) -> NoReturn:
@@ -181,7 +181,7 @@ class EtcdWatch:
     async def _pause(self, error: Exception) -> None:
         self._failures += 1
         if self._failures > FAILURES_MAX:
-            raise Unavailable(f"the watch could not be opened again {FAILURES_MAX} times in a row: {error}")
+            raise StoreUnavailable(f"the watch could not be opened again {FAILURES_MAX} times in a row: {error}")
         await tasks.sleep(delay_after(self._failures, self._jitter))
 
 

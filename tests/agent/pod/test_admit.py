@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mainstay.agent.pod.admit import admit
-from mainstay.agent.pod.facts import Refused
+from mainstay.agent.pod.facts import PodRefused
 from mainstay.api.kind import Object
 from tests.api.builders import a_container, a_pod
 
@@ -48,7 +48,7 @@ def test_a_pod_that_fits_is_taken():
 def test_a_pod_for_which_there_is_no_room_is_refused(requests: dict[str, str], reason: str, said: str):
     found = admit(asking(**requests), [asking("other", cpu="1")], a_node())
 
-    assert found == Refused(reason, f"Node didn't have enough resource: {said}")
+    assert found == PodRefused(reason, f"Node didn't have enough resource: {said}")
 
 
 def test_a_node_takes_only_so_many_pods_and_those_that_are_over_do_not_count():
@@ -56,7 +56,9 @@ def test_a_node_takes_only_so_many_pods_and_those_that_are_over_do_not_count():
 
     refused = admit(asking(), three, a_node())
 
-    assert refused == Refused("OutOfpods", "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3")
+    assert refused == PodRefused(
+        "OutOfpods", "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"
+    )
     assert admit(asking(), [*three[:2], asking("c", phase="Succeeded")], a_node()) is None
 
 
@@ -88,7 +90,7 @@ def test_required_node_affinity_must_match():
         return a_pod(affinity={"nodeAffinity": {AFFINITY: term}})
 
     assert admit(wanting("a"), [], a_node()) is None
-    assert admit(wanting("b"), [], a_node()) == Refused(
+    assert admit(wanting("b"), [], a_node()) == PodRefused(
         "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
     )
 
@@ -96,7 +98,7 @@ def test_required_node_affinity_must_match():
 def test_only_taints_that_would_end_it_keep_a_pod_out():
     tainted = a_node(taints=[{"key": "gone", "effect": "NoExecute"}, {"key": "full", "effect": "NoSchedule"}])
 
-    assert admit(a_pod(), [], tainted) == Refused(
+    assert admit(a_pod(), [], tainted) == PodRefused(
         "TaintToleration", "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
     )
     assert admit(a_pod(tolerations=[{"key": "gone", "operator": "Exists"}]), [], tainted) is None
@@ -105,6 +107,6 @@ def test_only_taints_that_would_end_it_keep_a_pod_out():
 def test_a_port_of_the_machine_is_taken_once():
     assert admit(with_port(80), [with_port(81)], a_node()) is None
     assert admit(with_port(80), [with_port(80, protocol="UDP")], a_node()) is None
-    assert admit(with_port(80), [with_port(80, hostIP="10.0.0.1")], a_node()) == Refused(
+    assert admit(with_port(80), [with_port(80, hostIP="10.0.0.1")], a_node()) == PodRefused(
         "NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
     )

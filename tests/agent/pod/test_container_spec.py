@@ -7,7 +7,7 @@ import pytest
 from mainstay.agent.pod.container_spec import build_container_spec
 from mainstay.agent.pod.downward import Surroundings
 from mainstay.agent.pod.environment import CONFIG_ERROR, Environment, build_environment
-from mainstay.agent.pod.facts import Waiting
+from mainstay.agent.pod.facts import ContainerWaiting
 from mainstay.agent.runner import ContainerId, ContainerSpec, Mount, PodPlace
 from tests.api.builders import a_pod
 
@@ -25,7 +25,7 @@ def spec(
     annotations: dict[str, str] | None = None,
     attempt: int = 0,
     **container: Any,
-) -> ContainerSpec | Waiting:
+) -> ContainerSpec | ContainerWaiting:
     asked = {"name": "c", "image": "x:1", "command": ["run"], **container}
     whole = a_pod("web", containers=[asked], volumes=VOLUMES, **(pod or {}))
     whole["metadata"] |= {"uid": "u", "annotations": annotations or {}}
@@ -40,9 +40,9 @@ def granted(**asked: Any) -> ContainerSpec:
     return found
 
 
-def refused(**asked: Any) -> Waiting:
+def refused(**asked: Any) -> ContainerWaiting:
     found = spec(**asked)
-    assert isinstance(found, Waiting)
+    assert isinstance(found, ContainerWaiting)
     return found
 
 
@@ -71,7 +71,7 @@ def test_an_image_without_a_command_waits_and_says_for_what(fields: Object) -> N
     message = (
         "set spec.containers[0].command: containers are host processes, there are no images to take a command from"
     )
-    assert refused(**fields) == Waiting("CommandRequired", message)
+    assert refused(**fields) == ContainerWaiting("CommandRequired", message)
 
 
 def test_a_runner_with_images_needs_no_command() -> None:
@@ -101,7 +101,7 @@ def test_who_must_not_be_root_is_not(of_pod: Object, of_container: Object, agent
     facts = Surroundings(node_name="n", user=agent)
     found = spec(facts=facts, pod={"securityContext": of_pod}, securityContext=of_container)
     assert isinstance(found, ContainerSpec) == is_allowed
-    if isinstance(found, Waiting):
+    if isinstance(found, ContainerWaiting):
         assert found.reason == CONFIG_ERROR
         assert 'pod: "web_default(u)", container: c' in found.message
 

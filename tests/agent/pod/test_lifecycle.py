@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from mainstay.agent.pod.facts import (
+    ContainerWaiting,
     FailedProbe,
     HookDone,
     HookFailed,
     HookRunning,
+    PodRefused,
     ProbeVerdicts,
-    Refused,
-    Waiting,
 )
 from mainstay.agent.pod.lifecycle import NO_LEASE, decide
 from mainstay.agent.pod.plan import End, EndReason, MakeVolumes, PodPlan, Prune, RemovePod, RunHook, StartContainer
@@ -231,13 +231,13 @@ def test_old_attempts_are_forgotten_but_for_the_last_two():
 
 
 def test_what_cannot_be_started_says_why_and_is_tried_again_when_that_makes_sense():
-    hopeless = some_facts(waiting={"app": Waiting("CommandRequired", "say what to run")})
+    hopeless = some_facts(waiting={"app": ContainerWaiting("CommandRequired", "say what to run")})
     plan = decide(a_pod("app"), hopeless, NOON)
     assert (plan.steps, plan.wake_at) == ((), None)
     assert state_of(plan.status)["state"] == {"waiting": {"reason": "CommandRequired", "message": "say what to run"}}
     assert plan.status["phase"] == "Pending"
 
-    later = some_facts(waiting={"app": Waiting("CreateContainerConfigError", "no secret", after(10))})
+    later = some_facts(waiting={"app": ContainerWaiting("CreateContainerConfigError", "no secret", after(10))})
     plan = decide(a_pod("app"), later, NOON)
     assert (plan.steps, plan.wake_at) == ((), after(10))
     again = decide(with_status(a_pod("app"), plan.status), later, after(10))
@@ -431,7 +431,7 @@ def test_sidecars_end_when_the_main_containers_have_done_their_work():
 def test_a_refused_pod_fails_with_the_reason_and_nothing_of_it_starts():
     pod = a_pod("app")
 
-    plan = decide(pod, some_facts(refused=Refused("OutOfcpu", "too little")), NOON)
+    plan = decide(pod, some_facts(refused=PodRefused("OutOfcpu", "too little")), NOON)
 
     assert plan.steps == ()
     assert plan.status["phase"] == "Failed"

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mainstay.agent.pod.facts import (
+    ContainerWaiting,
     FailedProbe,
     HookDone,
     HookFailed,
@@ -22,7 +23,6 @@ from mainstay.agent.pod.facts import (
     HookState,
     PodFacts,
     ProbeVerdicts,
-    Waiting,
 )
 from mainstay.agent.pod.lifecycle import decide
 from mainstay.agent.pod.plan import End, MakeVolumes, PodPlan, Prune, RemovePod, RunHook, StartContainer
@@ -228,7 +228,7 @@ class APodOnAMachine(RuleBasedStateMachine):
     def a_container_cannot_be_begun(self, data: st.DataObject) -> None:
         everyone = [*(self.pod["spec"].get("initContainers") or ()), *self.pod["spec"]["containers"]]
         name = data.draw(st.sampled_from([each["name"] for each in everyone]))
-        why = Waiting("CreateContainerConfigError", "no", self.now + timedelta(seconds=10))
+        why = ContainerWaiting("CreateContainerConfigError", "no", self.now + timedelta(seconds=10))
         self.facts = replace(self.facts, waiting={**self.facts.waiting, name: why})
 
     @rule(number=st.sampled_from([1, 5, 20, 100, 700]))

@@ -3,9 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
-from mainstay.agent.pod.facts import FailedProbe, ProbeVerdicts, Refused, Waiting
+from mainstay.agent.pod.facts import ContainerWaiting, FailedProbe, PodRefused, ProbeVerdicts
 from mainstay.agent.pod.lifecycle import decide
-from mainstay.agent.pod.record import Reason, told_of
+from mainstay.agent.pod.record import PodReason, told_of
 from mainstay.api.kind_names import PODS
 from mainstay.env import tasks
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot
@@ -38,13 +38,13 @@ def test_a_start_and_a_restart_are_told_apart():
 
 
 def test_a_refusal_a_back_off_and_what_cannot_be_started_have_their_reasons():
-    refused = Refused("OutOfcpu", "Node didn't have enough resource: cpu")
+    refused = PodRefused("OutOfcpu", "Node didn't have enough resource: cpu")
     assert outcome_of(a_pod("a"), refused=refused) == ("Refused", "OutOfcpu", "Node didn't have enough resource: cpu")
     crashed = instances(a=[ended(1), ended(1, since=1, at=2)])
     ending, reason, message = outcome_of(a_pod("a"), 3, instances=crashed)
     assert (ending, reason) == ("WakeAt", "CrashLoopBackOff")
     assert message.startswith("a: back-off 10s restarting failed container=a")
-    waiting = {"a": Waiting("CreateContainerConfigError", "configmap x is not there", after(10))}
+    waiting = {"a": ContainerWaiting("CreateContainerConfigError", "configmap x is not there", after(10))}
     assert outcome_of(a_pod("a"), waiting=waiting) == (
         "Retry",
         "CreateContainerConfigError",
@@ -66,7 +66,7 @@ def test_becoming_ready_is_told_and_saying_the_same_again_is_the_same():
     pod, facts = a_pod("a"), some_facts(instances=instances(a=[running(0)]))
     first = told_of(decide(pod, facts, after(1)), None)
     assert first is not None
-    assert (first.outcome.reason, [each.status for each in first.conditions]) == (Reason.READY, ["True"])
+    assert (first.outcome.reason, [each.status for each in first.conditions]) == (PodReason.READY, ["True"])
 
     stored = with_status(pod, decide(pod, facts, after(1)).status)
 

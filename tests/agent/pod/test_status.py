@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.pod.facts import ProbeVerdicts, Refused, Waiting
+from mainstay.agent.pod.facts import ContainerWaiting, PodRefused, ProbeVerdicts
 from mainstay.agent.pod.lifecycle import decide
 from mainstay.agent.pod.status_patch import status_patch
 from mainstay.agent.runner import State
@@ -242,10 +242,10 @@ def test_conditions_of_a_pod_that_is_over():
         (
             a_pod("app"),
             {},
-            {"waiting": {"app": Waiting("CommandRequired", "no")}},
+            {"waiting": {"app": ContainerWaiting("CommandRequired", "no")}},
             ["0/1", "CommandRequired", "0"],
         ),
-        (a_pod("app"), {}, {"refused": Refused("OutOfcpu", "no")}, ["0/1", "OutOfcpu", "0"]),
+        (a_pod("app"), {}, {"refused": PodRefused("OutOfcpu", "no")}, ["0/1", "OutOfcpu", "0"]),
         (a_pod("app", init=(a_container("i"), a_container("j"))), {}, {}, ["0/1", "Init:0/2", "0"]),
         (
             a_pod("app", init=(a_container("i"), a_container("j"))),

@@ -20,7 +20,7 @@ from mainstay.controllers.node_health.plan import NodeHealthMemory, NodeSnapshot
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.controller import Controller
-from mainstay.loop.fencing import LeaseTimes, Observed
+from mainstay.loop.fencing import LeaseTimes, ObservedLease
 from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.lease import LeaseSettings
 from mainstay.sim.cluster.history import RevisionCommitted
@@ -75,7 +75,7 @@ def heard_at(seconds: float, *, holder: str = "", duration_s: int = 40, revision
         first_ns=START,
         heartbeat_ns=at(seconds),
         holder=holder,
-        lease=Observed(revision, at(seconds)),
+        lease=ObservedLease(revision, at(seconds)),
         has_lease=True,
         duration=timedelta(seconds=duration_s),
     )

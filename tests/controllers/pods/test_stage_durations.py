@@ -9,7 +9,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.stages import SERVING_CONDITION, Stage
-from mainstay.client.entry import Change, ChangeType, Entry
+from mainstay.client.entry import CachedObject, Change, ChangeType
 from mainstay.controllers.pods.stage_durations import StageDurations
 from mainstay.env import tasks
 from mainstay.sim.simulation import Simulation
@@ -33,8 +33,8 @@ READY = a_pod("PodScheduled", "Ready", node="n1", started=True)
 SERVING = a_pod("PodScheduled", "Ready", SERVING_CONDITION, node="n1", started=True)
 
 
-def entry(pod: Object | None) -> Entry | None:
-    return None if pod is None else Entry(ObjectKey("shop", "web"), "u-1", 1, msgspec.json.encode(pod))
+def entry(pod: Object | None) -> CachedObject | None:
+    return None if pod is None else CachedObject(ObjectKey("shop", "web"), "u-1", 1, msgspec.json.encode(pod))
 
 
 def change(old: Object | None, new: Object | None) -> Change:

@@ -15,10 +15,10 @@ from mainstay.api.progress import (
     Deadline,
     DeadlineState,
     Error,
-    Limit,
     PendingReason,
     Progress,
     ProgressAction,
+    ProgressLimit,
     ProgressVerdict,
     progress_of,
 )
@@ -116,7 +116,7 @@ def test_a_set_counts_its_pods_by_how_far_they_are():
         last_action=ProgressAction("DrainPod", ActionOutcome.REQUESTED, "h", at(-10)),
         last_error=Error("Unschedulable", FULL, at(0)),
         deadline=NONE,
-        limited_by=Limit("scheduled", "scheduler", "Unschedulable", 3, FULL),
+        limited_by=ProgressLimit("scheduled", "scheduler", "Unschedulable", 3, FULL),
         verdict=ProgressVerdict.WAITING,
     )
 
@@ -196,7 +196,7 @@ def test_a_deployment_adds_up_what_its_sets_say():
 
     assert (found.desired, found.admitted, found.pending, found.bound) == (3, 4, 1, 3)
     assert (found.starting, found.ready, found.serving) == (1, 2, 2)
-    assert found.limited_by == Limit("scheduled", "scheduler", "Unschedulable", 1, FULL)
+    assert found.limited_by == ProgressLimit("scheduled", "scheduler", "Unschedulable", 1, FULL)
     assert found.verdict is ProgressVerdict.WAITING
     assert found.deadline == Deadline(DeadlineState.RUNNING, at(595))
     assert found.last_action == ProgressAction("CreatePod", ActionOutcome.COMPLETED, "d", at(-60))

@@ -11,12 +11,19 @@ from msgspec.structs import replace
 from mainstay.api.kind_names import COMPONENT_STATES, NAMESPACES, NODES, PODS, RESOURCE_QUOTAS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
-from mainstay.controllers.repair.decide import Fault, Finding, RepairMemory, RepairSnapshot, decide, summarize
+from mainstay.controllers.repair.decide import (
+    RepairFault,
+    RepairFinding,
+    RepairMemory,
+    RepairSnapshot,
+    decide,
+    summarize,
+)
 from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.env import tasks
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.server.quota import recount
-from mainstay.server.quota.tally import Tally, tally_in, tally_key
+from mainstay.server.quota.tally import QuotaTally, tally_in, tally_key
 from mainstay.server.quota.tally import build_write as tally_write
 from mainstay.server.quota.zone_quota import ZoneUse, use_in, zone_key
 from mainstay.server.quota.zone_quota import build_write as zone_write
@@ -75,7 +82,7 @@ async def test_a_changed_status_is_corrected_by_the_server_with_the_next_pod(sim
         assert await used(fleet) == ("1", "1")
 
 
-async def spoil(fleet: Fleet) -> tuple[Tally, ZoneUse]:
+async def spoil(fleet: Fleet) -> tuple[QuotaTally, ZoneUse]:
     """A hand in the store. Returns what was there."""
     store = fleet.world.store
     tally, use = tally_in(await store.get(tally_key("default"))), use_in(await store.get(zone_key("default", "a")))
@@ -157,7 +164,7 @@ def test_a_namespace_that_is_counted_wrong_is_a_finding():
     plan = decide(RepairSnapshot(START, miscounted=["default"]), RepairMemory())
 
     message = "what is used of its quotas is not the sum of what is there"
-    finding = Finding(Fault.QUOTA_DRIFT, NAMESPACES, ObjectKey("", "default"), "default", message)
+    finding = RepairFinding(RepairFault.QUOTA_DRIFT, NAMESPACES, ObjectKey("", "default"), "default", message)
     assert (plan.steps, plan.findings) == ((), (finding,))
     assert summarize(plan.findings) == Condition(
         "RepairComplete", Truth.FALSE, "QuotaDrift", f"Namespace default: {message}"

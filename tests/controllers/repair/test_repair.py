@@ -15,10 +15,10 @@ from mainstay.controllers.repair.decide import (
     GONE_FOR,
     STEPS_MAX,
     STUCK_AFTER,
-    Fault,
-    Finding,
     ReleaseReservation,
     RemoveStranded,
+    RepairFault,
+    RepairFinding,
     RepairMemory,
     RepairSnapshot,
     ReplaceStranded,
@@ -86,7 +86,7 @@ def test_another_workload_of_that_name_is_not_its_owner():
     assert [
         each.fault
         for each in decide(RepairSnapshot(START, [a_reservation()], {DEPLOYMENT: "d2"}), RepairMemory()).findings
-    ] == [Fault.ORPHANED_RESERVATION]
+    ] == [RepairFault.ORPHANED_RESERVATION]
 
 
 def test_what_is_over_or_belongs_to_an_unknown_kind_is_left_alone():
@@ -145,7 +145,7 @@ def test_stuck_finalizers_are_told_of_once_and_never_removed():
 
     assert (soon.steps, soon.findings) == ((), ())
     message = "it is to go since then, and waits for example.com/wait"
-    finding = Finding(Fault.STUCK_FINALIZERS, NAMESPACES, ObjectKey("", "old"), "uid-old", message)
+    finding = RepairFinding(RepairFault.STUCK_FINALIZERS, NAMESPACES, ObjectKey("", "old"), "uid-old", message)
     assert (late.steps, late.findings) == ((ReportFinding(finding),), (finding,))
     assert (later.steps, later.findings) == ((), (finding,))
 
@@ -174,7 +174,9 @@ def test_what_is_found_is_said_for_the_workload_that_it_holds_up():
 
 
 def test_repair_is_complete_when_nothing_is_left():
-    one = Finding(Fault.ORPHANED_RESERVATION, RESERVATIONS, ObjectKey("default", "r"), "uid-r", "it is lost")
+    one = RepairFinding(
+        RepairFault.ORPHANED_RESERVATION, RESERVATIONS, ObjectKey("default", "r"), "uid-r", "it is lost"
+    )
 
     assert summarize(()) == Condition("RepairComplete", Truth.TRUE, "NothingLeft", "there is nothing to put right")
     assert summarize((one, one)) == Condition(

@@ -8,10 +8,10 @@ import pytest
 from mainstay.explain.why.answer import (
     Also,
     Answer,
+    ChainLink,
     CureFound,
     Evidence,
     Involved,
-    Link,
     LinkState,
     NodeVerdict,
     Staleness,
@@ -26,8 +26,8 @@ AT = datetime(2026, 11, 16, 6, 0, 0, tzinfo=UTC)
 DECISION = "scheduler-1-ada5f1f4-2454-4f0e-9c1d-aaaaaaaaaaaa.12"
 
 
-def a_link(step: str, state: LinkState = LinkState.DONE, text: str = "something happened") -> Link:
-    return Link(step=step, state=state, text=text, evidence=(Evidence(decision=DECISION, at=AT, revision=7),))
+def a_link(step: str, state: LinkState = LinkState.DONE, text: str = "something happened") -> ChainLink:
+    return ChainLink(step=step, state=state, text=text, evidence=(Evidence(decision=DECISION, at=AT, revision=7),))
 
 
 def an_answer(links: int = 4, **more) -> Answer:

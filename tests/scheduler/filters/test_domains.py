@@ -8,7 +8,7 @@ from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT
-from mainstay.scheduler.reasons import Cure, Placed, Reason, Refusal, Unschedulable
+from mainstay.scheduler.reasons import Cure, Placed, Refusal, RefusalReason, Unschedulable
 from mainstay.scheduler.what_if import Objects, build_columns
 from tests.scheduler.objects import a_node, a_pod, a_zone_quota, required_affinity, spread_over
 
@@ -185,9 +185,9 @@ def test_a_skew_is_told_with_what_is_allowed_and_what_it_would_be() -> None:
     assert isinstance(decision, Unschedulable)
     plugin, labels = "PodTopologySpread", (Cure.NODE_ADDED, Cure.NODE_LABELS)
     assert [each for each in decision.refusals if each.plugin == plugin] == [
-        Refusal(Reason.TOPOLOGY_LABEL_MISSING, plugin, ("x1",), labels, ZONE),
+        Refusal(RefusalReason.TOPOLOGY_LABEL_MISSING, plugin, ("x1",), labels, ZONE),
         Refusal(
-            Reason.SKEW_TOO_LARGE,
+            RefusalReason.SKEW_TOO_LARGE,
             plugin,
             ("a1",),
             (*labels, Cure.NODE_REMOVED, Cure.NODE_TAINTS, Cure.POD_REMOVED, Cure.POD_PLACED, Cure.POD_LABELS),
@@ -272,5 +272,5 @@ def test_a_quota_is_told_with_what_is_wanted_and_what_is_left() -> None:
     assert isinstance(decision, Unschedulable)
     cures = (Cure.NODE_ADDED, Cure.NODE_LABELS, Cure.POD_REMOVED, Cure.ZONE_QUOTA)
     assert decision.refusals == (
-        Refusal(Reason.ZONE_QUOTA_EXCEEDED, "ZoneQuota", ("a1", "a2"), cures, "a/cpu", 2000, (1500, 1500)),
+        Refusal(RefusalReason.ZONE_QUOTA_EXCEEDED, "ZoneQuota", ("a1", "a2"), cures, "a/cpu", 2000, (1500, 1500)),
     )

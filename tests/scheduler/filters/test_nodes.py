@@ -8,7 +8,7 @@ from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT
-from mainstay.scheduler.reasons import Cure, Placed, Reason, Refusal, Unschedulable
+from mainstay.scheduler.reasons import Cure, Placed, Refusal, RefusalReason, Unschedulable
 from mainstay.scheduler.what_if import Objects, build_columns
 from tests.scheduler.objects import a_node, a_pod, required_affinity
 
@@ -85,8 +85,8 @@ def test_nodes_are_told_by_their_first_taint_that_is_not_tolerated() -> None:
 
     cures = (Cure.NODE_ADDED, Cure.NODE_TAINTS)
     assert refusals == (
-        Refusal(Reason.UNTOLERATED_TAINT, "TaintToleration", ("n3",), cures, detail="new=1:NoSchedule"),
-        Refusal(Reason.UNTOLERATED_TAINT, "TaintToleration", ("n1", "n2"), cures, detail="old:NoExecute"),
+        Refusal(RefusalReason.UNTOLERATED_TAINT, "TaintToleration", ("n3",), cures, detail="new=1:NoSchedule"),
+        Refusal(RefusalReason.UNTOLERATED_TAINT, "TaintToleration", ("n1", "n2"), cures, detail="old:NoExecute"),
     )
 
 
@@ -100,7 +100,7 @@ def test_a_node_marked_as_unschedulable_takes_only_who_tolerates_that() -> None:
     )
     assert not takes(node, a_pod(tolerations=[{"key": "node.kubernetes.io/unschedulable", "effect": "NoExecute"}]))
     cures = (Cure.NODE_ADDED, Cure.NODE_TAINTS)
-    assert why_not(a_pod(), node) == (Refusal(Reason.UNSCHEDULABLE_NODE, "NodeUnschedulable", ("n1",), cures),)
+    assert why_not(a_pod(), node) == (Refusal(RefusalReason.UNSCHEDULABLE_NODE, "NodeUnschedulable", ("n1",), cures),)
 
 
 LABELS = {"disk": "fast", "cores": "8", "size": "large"}
@@ -170,7 +170,7 @@ def test_nodes_that_do_not_match_are_named_and_a_label_cures_it() -> None:
     refusals = why_not(a_pod(nodeSelector={"disk": "fast"}), a_node("n2"), a_node("n1"))
 
     cures = (Cure.NODE_ADDED, Cure.NODE_LABELS)
-    assert refusals == (Refusal(Reason.NODE_AFFINITY, "NodeAffinity", ("n1", "n2"), cures),)
+    assert refusals == (Refusal(RefusalReason.NODE_AFFINITY, "NodeAffinity", ("n1", "n2"), cures),)
 
 
 def test_a_pod_that_names_its_node_goes_to_no_other() -> None:
@@ -179,12 +179,12 @@ def test_a_pod_that_names_its_node_goes_to_no_other() -> None:
     assert takes(a_node("n2"), pod)
     assert not takes(a_node("n1"), pod)
     assert why_not(pod, a_node("n1")) == (
-        Refusal(Reason.OTHER_NODE_NAMED, "NodeName", ("n1",), (Cure.NODE_ADDED,), detail="n2"),
+        Refusal(RefusalReason.OTHER_NODE_NAMED, "NodeName", ("n1",), (Cure.NODE_ADDED,), detail="n2"),
     )
 
 
 def test_without_any_node_that_is_the_reason() -> None:
-    assert why_not(a_pod()) == (Refusal(Reason.NO_NODES, "", (), (Cure.NODE_ADDED,)),)
+    assert why_not(a_pod()) == (Refusal(RefusalReason.NO_NODES, "", (), (Cure.NODE_ADDED,)),)
 
 
 def test_all_reasons_of_a_node_are_told_at_once() -> None:
@@ -193,8 +193,8 @@ def test_all_reasons_of_a_node_are_told_at_once() -> None:
     )
 
     assert [(each.reason, each.nodes) for each in refusals] == [
-        (Reason.UNSCHEDULABLE_NODE, ("n1",)),
-        (Reason.UNTOLERATED_TAINT, ("n1",)),
-        (Reason.NODE_AFFINITY, ("n1",)),
-        (Reason.NODE_TOO_SMALL, ("n1",)),
+        (RefusalReason.UNSCHEDULABLE_NODE, ("n1",)),
+        (RefusalReason.UNTOLERATED_TAINT, ("n1",)),
+        (RefusalReason.NODE_AFFINITY, ("n1",)),
+        (RefusalReason.NODE_TOO_SMALL, ("n1",)),
     ]

@@ -8,7 +8,7 @@ from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT
-from mainstay.scheduler.reasons import Cure, Decision, Placed, Reason, Refusal, Unschedulable
+from mainstay.scheduler.reasons import Cure, Decision, Placed, Refusal, RefusalReason, Unschedulable
 from mainstay.scheduler.what_if import Objects, build_columns
 from tests.scheduler.objects import a_node, a_pod, a_reservation
 
@@ -86,10 +86,10 @@ def test_every_short_resource_is_told_with_what_is_wanted_and_what_is_free() -> 
 
     plugin, larger = "NodeResourcesFit", (Cure.NODE_ADDED, Cure.NODE_ALLOCATABLE)
     assert refusals == (
-        Refusal(Reason.INSUFFICIENT_RESOURCE, plugin, ("n1", "n2"), MORE_ROOM, "cpu", 2000, (500, 1000)),
-        Refusal(Reason.NODE_TOO_SMALL, plugin, ("n3",), larger, "cpu", 2000, (1000,)),
-        Refusal(Reason.INSUFFICIENT_RESOURCE, plugin, ("n1",), MORE_ROOM, "memory", 2 * GI, (GI,)),
-        Refusal(Reason.NODE_TOO_SMALL, plugin, ("n3",), larger, "memory", 2 * GI, (GI,)),
+        Refusal(RefusalReason.INSUFFICIENT_RESOURCE, plugin, ("n1", "n2"), MORE_ROOM, "cpu", 2000, (500, 1000)),
+        Refusal(RefusalReason.NODE_TOO_SMALL, plugin, ("n3",), larger, "cpu", 2000, (1000,)),
+        Refusal(RefusalReason.INSUFFICIENT_RESOURCE, plugin, ("n1",), MORE_ROOM, "memory", 2 * GI, (GI,)),
+        Refusal(RefusalReason.NODE_TOO_SMALL, plugin, ("n3",), larger, "memory", 2 * GI, (GI,)),
     )
 
 
@@ -128,8 +128,8 @@ def test_ports_that_are_taken_are_told_one_by_one() -> None:
 
     cures = (Cure.NODE_ADDED, Cure.POD_REMOVED, Cure.RESERVATION_RELEASED)
     assert refusals == (
-        Refusal(Reason.PORT_TAKEN, "NodePorts", ("n1", "n2"), cures, "0.0.0.0:81/TCP"),
-        Refusal(Reason.PORT_TAKEN, "NodePorts", ("n2",), cures, "0.0.0.0:80/UDP"),
+        Refusal(RefusalReason.PORT_TAKEN, "NodePorts", ("n1", "n2"), cures, "0.0.0.0:81/TCP"),
+        Refusal(RefusalReason.PORT_TAKEN, "NodePorts", ("n2",), cures, "0.0.0.0:80/UDP"),
     )
 
 
@@ -199,6 +199,6 @@ def test_nodes_without_the_reservation_are_told() -> None:
 
     cures = (Cure.NODE_ADDED, Cure.RESERVATION_RELEASED, Cure.RESERVATION_MADE)
     assert refusals == (
-        Refusal(Reason.RESERVED_ELSEWHERE, "Reservations", ("n2",), cures, "n1"),
-        Refusal(Reason.INSUFFICIENT_RESOURCE, "NodeResourcesFit", ("n1",), MORE_ROOM, "cpu", 1000, (0,)),
+        Refusal(RefusalReason.RESERVED_ELSEWHERE, "Reservations", ("n2",), cures, "n1"),
+        Refusal(RefusalReason.INSUFFICIENT_RESOURCE, "NodeResourcesFit", ("n1",), MORE_ROOM, "cpu", 1000, (0,)),
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.http.messages import Headers, Peer, Request
 from mainstay.server.auth.authentication import Authenticator, BadTokenFile, read_token_file
 from mainstay.server.auth.authorization import ANONYMOUS, User
@@ -29,7 +29,7 @@ def a_request(*headers: tuple[str, str], certificate: dict[str, Any] | None = No
 
 
 def refusal_of(*headers: tuple[str, str]) -> tuple[int, str]:
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         TOKENS.authenticate(a_request(*headers))
     return refusal.value.code, refusal.value.message
 

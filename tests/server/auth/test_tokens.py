@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from mainstay.api import times
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.env import Chance, Env, tasks
 from mainstay.http.messages import Headers, Peer, Request
 from mainstay.server.auth.authentication import Authenticator
@@ -102,7 +102,7 @@ def claims_of(token: str) -> Any:
 
 
 async def refusal_of(asking: Awaitable[Any]) -> tuple[int, str]:
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         await asking
     return refusal.value.code, refusal.value.message
 

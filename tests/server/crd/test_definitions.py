@@ -15,7 +15,7 @@ from mainstay.server.storage.stored import stored
 from mainstay.server.watch.feed import Feed
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
-from mainstay.store.errors import Unavailable
+from mainstay.store.errors import StoreUnavailable
 from mainstay.store.interface import Delete, Put, Store
 from mainstay.store.local import LocalStore
 from tests.api.definitions import NOON, a_crd, a_version
@@ -335,7 +335,7 @@ async def test_a_store_that_fails_for_a_while_is_asked_again(sim, monkeypatch):
     honest = LocalStore.commit
 
     async def unavailable(self: LocalStore, checks: Any, writes: Any) -> Any:
-        raise Unavailable("not now")
+        raise StoreUnavailable("not now")
 
     await put(world.store, a_crd())
     monkeypatch.setattr(LocalStore, "commit", unavailable)

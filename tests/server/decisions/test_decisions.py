@@ -15,12 +15,12 @@ from mainstay.client.errors import ApiError, BadRequest, Expired, Forbidden, Inv
 from mainstay.env import tasks
 from mainstay.journal import sampling
 from mainstay.journal.record import (
-    Condition,
     DecisionRecord,
     Ending,
     LookedAt,
     Outcome,
     RecordedAction,
+    RecordedCondition,
     Subject,
     WriteResult,
     encode,
@@ -60,7 +60,7 @@ async def test_a_decision_is_shown_as_an_object_with_all_that_its_record_says(si
         looked_at=(LookedAt("nodes", name="n1", revision=3),),
         actions=(RecordedAction("create", "pods", "default", "web-1", "binding", b"\x01\x02"),),
         writes=(WriteResult("pods", "default", "web-1", 918_812),),
-        conditions=(Condition("PodScheduled", "False", "Unschedulable", "no room"),),
+        conditions=(RecordedCondition("PodScheduled", "False", "Unschedulable", "no room"),),
         audits=("audit-1",),
         queue_wait_us=1_500,
         priority=10,
@@ -322,7 +322,7 @@ def test_what_a_decision_says_of_others_is_taken_out_and_counted():
         "shop",
         outcome=Outcome(Ending.RETRY, "NoRoom", "bank/ledger-0 holds node-a17, shop/api waits"),
         reasons=("node-a17: NotEnoughCPU", "preempting ledger-0 is not allowed", "node-a1 is not node-a17"),
-        conditions=(Condition("PodScheduled", "False", "NoRoom", "ledger-0 is in the way"),),
+        conditions=(RecordedCondition("PodScheduled", "False", "NoRoom", "ledger-0 is in the way"),),
         looked_at=(
             LookedAt("nodes", "", "node-a17", 3),
             LookedAt("pods", "bank", "ledger-0", 4),

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from mainstay.agent.serve.server import AgentServing
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.http.messages import Request, Response
 from mainstay.http.server import HttpServer
 from mainstay.server.node_proxy.agents import AgentAddress, Connector, find_address
@@ -79,7 +79,7 @@ async def exec_in(machine: Machine, pod: str, *command: str, protocol: str = "v5
 
 async def test_the_agent_of_a_node_is_where_the_node_says():
     assert find_address(a_node()) == AgentAddress("node-1", "node-1", PORT, "")
-    with pytest.raises(ApiError, match="does not say where its agent listens"):
+    with pytest.raises(StatusError, match="does not say where its agent listens"):
         find_address({"metadata": {"name": "node-1"}})
 
 
@@ -238,12 +238,12 @@ async def test_a_node_that_says_nothing_of_its_agent(sim):
 
 async def test_where_there_is_tls_an_agent_without_is_not_asked(sim):
     connector = Connector(None, is_plain_allowed=False)
-    with pytest.raises(ApiError, match="does not say which certificate"):
+    with pytest.raises(StatusError, match="does not say which certificate"):
         await connector.ask(AgentAddress("node-1", "node-1", PORT, ""), ["usage"])
 
 
 async def test_a_server_without_a_certificate_does_not_ask_agents_that_want_one(sim):
-    with pytest.raises(ApiError, match="nothing to show"):
+    with pytest.raises(StatusError, match="nothing to show"):
         await Connector().ask(AgentAddress("node-1", "node-1", PORT, "sha256:00"), ["usage"])
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from mainstay.server.placement.batch_binding import ITEMS_MAX
 from mainstay.store import open_memory
 from mainstay.store.errors import OutcomeUnknown
-from mainstay.store.interface import Check, Committed, Refused, Store, Write
+from mainstay.store.interface import Check, Committed, Store, TransactionRefused, Write
 from mainstay.store.local import LocalStore
 from tests.server.placement.ledger_cases import NODES, a_node, a_sized_pod, history_of, require_ledgers
 from tests.server.world import PODS, Answer, Client, a_server
@@ -116,7 +116,7 @@ async def test_an_unknown_outcome_is_reported_as_unknown(sim):
                 return None
             return getattr(self._inner, name)
 
-        async def commit(self, checks: list[Check], writes: list[Write]) -> Committed | Refused:
+        async def commit(self, checks: list[Check], writes: list[Write]) -> Committed | TransactionRefused:
             answer = await self._inner.commit(checks, writes)
             if self.loses:
                 raise OutcomeUnknown("lost")

@@ -27,7 +27,7 @@ from mainstay.server.placement.ledger.ledger import (
 )
 from mainstay.server.placement.ledger.nodes import NodeFacts, has_other_facts, read_facts, with_node, without_node
 from mainstay.server.placement.ledger.recount import HOLDS_MAX, STEP, compute_drift, find_drift, recount
-from mainstay.server.placement.ledger.refusals import Refusal, shown
+from mainstay.server.placement.ledger.refusals import LedgerRefusal, shown
 from mainstay.server.placement.ledger.room import BindOptions, bears_cordon, find_refusal, shortages
 from mainstay.server.storage.stored import stored
 from mainstay.store import open_memory
@@ -162,7 +162,7 @@ def test_a_pod_is_bound_only_where_there_is_room(
 def test_a_refusal_names_everything_that_is_short():
     refusal = find_refusal(a_ledger(pods=0), 1, a_charge("a", 5000, memory=2**30), ASKED)
 
-    assert refusal == Refusal(
+    assert refusal == LedgerRefusal(
         BindingCause.CAPACITY_CHANGED,
         "node n1 cannot take the pod, it has not enough room: "
         "cpu: wanted 5, free 4; memory: wanted 1Gi, free 0; pods: wanted 1, free 0",

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from mainstay.api.quantity import ZERO, parse
 from mainstay.env import Chance
 from mainstay.server.quota.resource_quota import count
-from mainstay.server.quota.tally import Limit, Tally, tally_in, tally_key
+from mainstay.server.quota.tally import QuotaLimit, QuotaTally, tally_in, tally_key
 from mainstay.server.quota.tally import build_write as tally_write
 from mainstay.server.quota.zone_quota import ZoneUse, count_charges, use_in, zone_key
 from mainstay.server.quota.zone_quota import build_write as zone_write
@@ -28,7 +28,7 @@ SPOILS = ("too much", "too little", "one is missing", "one is left over", "anoth
 _PATCH = "application/merge-patch+json"
 
 
-def spoiled(tally: Tally, how: str, amount: int = 3) -> Tally:
+def spoiled(tally: QuotaTally, how: str, amount: int = 3) -> QuotaTally:
     """A tally as a mistake or a hand in the store could have left it."""
     team = tally.quotas["team"]
     match how:
@@ -41,13 +41,15 @@ def spoiled(tally: Tally, how: str, amount: int = 3) -> Tally:
         case "one is missing":
             return replace(tally, quotas={name: limit for name, limit in tally.quotas.items() if name != "team"})
         case "one is left over":
-            return replace(tally, quotas={**tally.quotas, "gone": Limit("no-quota", {"pods": "99"}, {"pods": "5"})})
+            return replace(
+                tally, quotas={**tally.quotas, "gone": QuotaLimit("no-quota", {"pods": "99"}, {"pods": "5"})}
+            )
         case "another limit":
             return replace(
                 tally, quotas={**tally.quotas, "team": replace(team, hard={"pods": "98"}, used={"pods": "1"})}
             )
         case _:
-            return Tally()
+            return QuotaTally()
 
 
 def spoiled_zone(use: ZoneUse, how: str, amount: int = 3) -> ZoneUse:

@@ -12,7 +12,7 @@ from mainstay.api.pod_resources import requests_of
 from mainstay.api.quantity import parse
 from mainstay.api.quota_usage import CLAIMS, SERVICES, is_about, terms_of, usage_of
 from mainstay.api.quota_usage import PODS as POD
-from mainstay.server.quota.tally import Tally, changed, find_exceeded, parse_limit
+from mainstay.server.quota.tally import QuotaTally, changed, find_exceeded, parse_limit
 from mainstay.store import open_memory
 from tests.server.quota import quota_cases
 from tests.server.quota.quota_cases import DELAYS, LOSSES, QUOTAS, a_quota, require_exact
@@ -172,8 +172,8 @@ def test_a_quota_and_a_node_are_of_one_opinion_about_what_a_pod_needs(containers
 # What is refused.
 
 
-def a_tally(*quotas: dict[str, Any]) -> Tally:
-    return Tally({each["metadata"]["name"]: parse_limit({**each, "metadata": {"uid": "u"}}) for each in quotas})
+def a_tally(*quotas: dict[str, Any]) -> QuotaTally:
+    return QuotaTally({each["metadata"]["name"]: parse_limit({**each, "metadata": {"uid": "u"}}) for each in quotas})
 
 
 def test_a_refusal_names_the_quota_and_all_that_is_exceeded():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from mainstay.api.errors import ApiError, Reason, not_found
+from mainstay.api.errors import StatusError, StatusReason, not_found
 from mainstay.api.kinds import BUILTIN
 from mainstay.env import tasks
 from mainstay.http.messages import Answer, Headers, Peer, Request, Response, StreamResponse
@@ -22,7 +22,7 @@ from mainstay.server.request.router import PageRoute
 from mainstay.server.request.routes import build_router
 from mainstay.server.request.served_kinds import Registry
 from mainstay.server.request.target import Target, Verb
-from mainstay.server.watch.feed import Tally
+from mainstay.server.watch.feed import EventTally
 from mainstay.sim.simulation import Simulation
 
 PODS = next(kind for kind in BUILTIN if (kind.group, kind.kind) == ("", "Pod"))
@@ -104,7 +104,7 @@ def test_what_is_being_answered_is_shown_by_kind(metrics: Metrics):
 
 
 def test_events_and_numbers_of_others_are_shown(metrics: Metrics):
-    sent = Tally()
+    sent = EventTally()
     metrics.watched({("apps", "v1", "deployments"): sent})
     sent.events += 5
     metrics.gauge("mainstay_store_revision", "The latest.", lambda: 17)
@@ -171,7 +171,7 @@ async def test_a_failure_is_counted_and_goes_on_to_the_client(
         await answer_of(an_observer(sim, metrics, fail), a_request())
 
     assert [labels[0] for labels in samples_of(metrics, "apiserver_request_total")] == [code]
-    assert not isinstance(error, ApiError) or len(error.headers["Audit-Id"]) == 36
+    assert not isinstance(error, StatusError) or len(error.headers["Audit-Id"]) == 36
 
 
 async def test_a_client_that_does_not_wait_is_counted_too(sim: Simulation, metrics: Metrics):
@@ -224,8 +224,8 @@ async def test_those_who_may_see_the_metrics(sim: Simulation, metrics: Metrics):
 
 @pytest.mark.parametrize(("token", "name"), [("ann-token", "ann"), ("", "system:anonymous")])
 async def test_others_may_not(sim: Simulation, metrics: Metrics, token: str, name: str):
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         await answer_of(an_observer(sim, metrics, pages(metrics)), a_request("/metrics", token))
 
-    assert (refusal.value.code, refusal.value.reason) == (403, Reason.FORBIDDEN)
+    assert (refusal.value.code, refusal.value.reason) == (403, StatusReason.FORBIDDEN)
     assert refusal.value.message == f'forbidden: User "{name}" cannot get path "/metrics"'

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.errors import ApiError
+from mainstay.api.errors import StatusError
 from mainstay.api.kind import Object
 from mainstay.api.kinds import BUILTIN
 from mainstay.server.services.addresses import Addresses, Placed, Ranges, held, released
 from mainstay.store import open_memory
-from mainstay.store.interface import ABSENT, Check, Committed, Delete, Put, Refused, Store
+from mainstay.store.interface import ABSENT, Check, Committed, Delete, Put, Store, TransactionRefused
 
 SERVICES = next(kind for kind in BUILTIN if (kind.group, kind.kind) == ("", "Service"))
 PODS = next(kind for kind in BUILTIN if (kind.group, kind.kind) == ("", "Pod"))
@@ -26,7 +26,7 @@ def with_ports(*ports: Object) -> Object:
     return {**a_service(), "spec": {"type": "NodePort", "ports": list(ports)}}
 
 
-async def put(store: Store, placed: Placed) -> Committed | Refused:
+async def put(store: Store, placed: Placed) -> Committed | TransactionRefused:
     return await store.commit(list(placed.checks), list(placed.writes))
 
 
@@ -35,7 +35,7 @@ async def place(addresses: Addresses, new: Object, old: Object | None = None) ->
 
 
 async def refusal_of(addresses: Addresses, new: Object) -> tuple[int, str]:
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         await place(addresses, new)
     return refusal.value.code, refusal.value.message
 
@@ -90,7 +90,7 @@ async def test_of_two_who_choose_at_the_same_time_one_chooses_again():
     first, second = [await place(addresses, a_service()) for _ in range(2)]
 
     assert isinstance(await put(store, first), Committed)
-    assert isinstance(await put(store, second), Refused)
+    assert isinstance(await put(store, second), TransactionRefused)
     again = await place(addresses, a_service())
 
     assert again.object["spec"]["clusterIP"] != first.object["spec"]["clusterIP"]

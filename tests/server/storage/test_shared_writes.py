@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.env import Chance, tasks
 from mainstay.server.storage import shared_writes
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
 from mainstay.store import open_memory
 from mainstay.store.errors import OutcomeUnknown
 from mainstay.store.etcd import EtcdStore
-from mainstay.store.interface import Check, Committed, Delete, Entry, Put, Refused, Store, Write
+from mainstay.store.interface import Check, Committed, Delete, Entry, Put, Store, TransactionRefused, Write
 from mainstay.store.local import LocalStore
 from tests.store.fake_etcd import FakeEtcd
 
@@ -26,7 +26,7 @@ def one_more(most: int = 10**6, *, key: str = KEY) -> SharedWrite:
     def change(entry: Entry | None) -> Sequence[Write]:
         count = number_in(entry) + 1
         if count > most:
-            raise ApiError(409, Reason.CONFLICT, f"{count} is too much")
+            raise StatusError(409, StatusReason.CONFLICT, f"{count} is too much")
         return (Put(key, str(count).encode()),)
 
     return SharedWrite(key, change)
@@ -50,7 +50,7 @@ class Counted:
         self.gets += 1
         return await self._inner.get(key)
 
-    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | Refused:
+    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | TransactionRefused:
         self.commits += 1
         answer = await self._inner.commit(checks, writes)
         if self.loses:
@@ -63,7 +63,7 @@ def an_etcd_store(etcd: FakeEtcd) -> EtcdStore:
     return EtcdStore(etcd.client(), "/mainstay/", chance=Chance(b"test"))
 
 
-async def write(shared: SharedWrites, name: str, *changes: SharedWrite) -> Committed | Refused:
+async def write(shared: SharedWrites, name: str, *changes: SharedWrite) -> Committed | TransactionRefused:
     return await shared.commit([Check(name, 0)], [Put(name, b"")], changes or (one_more(),))
 
 
@@ -98,7 +98,7 @@ async def test_a_write_that_is_too_late_for_something_else_is_decided_again():
 
     answer = await write(shared, "w")
 
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, TransactionRefused)
     assert list(answer.found) == ["w"]
     assert await store.get(KEY) is None
 
@@ -109,7 +109,7 @@ async def test_no_write_is_refused_because_of_what_is_remembered(is_local: bool)
     store: Store = await open_memory() if is_local else an_etcd_store(etcd)
     shared = SharedWrites(store)
     await write(shared, "a", one_more(1))
-    with pytest.raises(ApiError, match="2 is too much"):
+    with pytest.raises(StatusError, match="2 is too much"):
         await write(shared, "b", one_more(1))
 
     await store.commit([], [Delete(KEY)])  # By another server.
@@ -136,7 +136,7 @@ async def test_a_refusal_waits_until_what_it_rests_on_is_durable():
     assert (store.newest(KEY), await store.get(KEY)) != (None, None)
     assert not store.is_durable(KEY)
 
-    with pytest.raises(ApiError, match="2 is too much"):
+    with pytest.raises(StatusError, match="2 is too much"):
         await write(shared, "b", one_more(1))
 
     assert store.is_durable(KEY)
@@ -161,7 +161,7 @@ async def test_a_lane_takes_so_many_and_no_more(monkeypatch):
     answers = await asyncio.gather(*(write(shared, f"w{n}") for n in range(8)), return_exceptions=True)
 
     assert [isinstance(answer, Committed) for answer in answers] == [True] * 5 + [False] * 3
-    assert all(isinstance(answer, ApiError) and answer.code == 503 for answer in answers[5:])
+    assert all(isinstance(answer, StatusError) and answer.code == 503 for answer in answers[5:])
 
 
 async def test_who_gives_up_while_waiting_leaves_the_lane():
@@ -182,5 +182,5 @@ async def test_what_cannot_be_decided_from_what_is_there_is_given_back_when_that
 
     answer = await write(shared, "b", SharedWrite(KEY, lambda entry: None))
 
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, TransactionRefused)
     assert (first.done(), number_in(await store.get(KEY))) == (True, 1)

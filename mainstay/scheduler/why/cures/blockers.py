@@ -13,7 +13,7 @@ from mainstay.api.kind import Object
 from mainstay.api.node_health import OUT_OF_SERVICE, PRESSURES, SUSPECTED
 from mainstay.api.taints import KEEPS_AWAY, UNSCHEDULABLE, Taint, Toleration, taints_of, untolerated
 from mainstay.api.well_known_labels import NOT_READY_TAINT, UNREACHABLE_TAINT
-from mainstay.scheduler.reasons import Reason, Refusal
+from mainstay.scheduler.reasons import Refusal, RefusalReason
 
 _OF_HEALTH = (
     *(NOT_READY_TAINT, UNREACHABLE_TAINT, OUT_OF_SERVICE, SUSPECTED.key),
@@ -65,17 +65,17 @@ class Blocked:
 
 
 _OBSTACLES = {
-    Reason.OTHER_NODE_NAMED: Obstacle.NOT_NAMED,
-    Reason.RESERVED_ELSEWHERE: Obstacle.RESERVED_ELSEWHERE,
-    Reason.UNSCHEDULABLE_NODE: Obstacle.CORDONED,
-    Reason.NODE_AFFINITY: Obstacle.NOT_SELECTED,
-    Reason.PORT_TAKEN: Obstacle.PORT_TAKEN,
-    Reason.INSUFFICIENT_RESOURCE: Obstacle.NO_ROOM,
-    Reason.NODE_TOO_SMALL: Obstacle.NO_ROOM,
-    Reason.HELD_BY_GHOSTS: Obstacle.NO_ROOM,
-    Reason.ZONE_QUOTA_EXCEEDED: Obstacle.NO_QUOTA,
-    Reason.TOPOLOGY_LABEL_MISSING: Obstacle.UNLABELLED,
-    Reason.SKEW_TOO_LARGE: Obstacle.SKEWED,
+    RefusalReason.OTHER_NODE_NAMED: Obstacle.NOT_NAMED,
+    RefusalReason.RESERVED_ELSEWHERE: Obstacle.RESERVED_ELSEWHERE,
+    RefusalReason.UNSCHEDULABLE_NODE: Obstacle.CORDONED,
+    RefusalReason.NODE_AFFINITY: Obstacle.NOT_SELECTED,
+    RefusalReason.PORT_TAKEN: Obstacle.PORT_TAKEN,
+    RefusalReason.INSUFFICIENT_RESOURCE: Obstacle.NO_ROOM,
+    RefusalReason.NODE_TOO_SMALL: Obstacle.NO_ROOM,
+    RefusalReason.HELD_BY_GHOSTS: Obstacle.NO_ROOM,
+    RefusalReason.ZONE_QUOTA_EXCEEDED: Obstacle.NO_QUOTA,
+    RefusalReason.TOPOLOGY_LABEL_MISSING: Obstacle.UNLABELLED,
+    RefusalReason.SKEW_TOO_LARGE: Obstacle.SKEWED,
 }
 
 
@@ -96,7 +96,7 @@ def blocked_nodes(
 
 def _note(blocked: Blocked, refusal: Refusal, free: int, node: Object, tolerations: tuple[Toleration, ...]) -> None:
     wanted = refusal.wanted or 0
-    if refusal.reason is Reason.UNTOLERATED_TAINT:
+    if refusal.reason is RefusalReason.UNTOLERATED_TAINT:
         # The reason names the first one only.
         taints = untolerated(taints_of(node), tolerations, KEEPS_AWAY)
         blocked.health = tuple(taint for taint in taints if taint.key in _OF_HEALTH)
@@ -111,15 +111,15 @@ def _note(blocked: Blocked, refusal: Refusal, free: int, node: Object, toleratio
         return
     blocked.obstacles[obstacle] = None
     match refusal.reason:
-        case Reason.INSUFFICIENT_RESOURCE | Reason.NODE_TOO_SMALL | Reason.HELD_BY_GHOSTS:
+        case RefusalReason.INSUFFICIENT_RESOURCE | RefusalReason.NODE_TOO_SMALL | RefusalReason.HELD_BY_GHOSTS:
             blocked.short[refusal.detail] = (wanted, free)
-        case Reason.PORT_TAKEN:
+        case RefusalReason.PORT_TAKEN:
             blocked.ports.append(refusal.detail)
-        case Reason.SKEW_TOO_LARGE:
+        case RefusalReason.SKEW_TOO_LARGE:
             blocked.skews[refusal.detail] = (wanted, free)
-        case Reason.TOPOLOGY_LABEL_MISSING:
+        case RefusalReason.TOPOLOGY_LABEL_MISSING:
             blocked.missing_labels.append(refusal.detail)
-        case Reason.ZONE_QUOTA_EXCEEDED:
+        case RefusalReason.ZONE_QUOTA_EXCEEDED:
             zone, _, resource = refusal.detail.partition("/")
             blocked.quotas[zone, resource] = (wanted, free)
 

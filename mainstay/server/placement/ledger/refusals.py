@@ -3,25 +3,25 @@
 import msgspec
 
 from mainstay.api.causes import BindingCause
-from mainstay.api.errors import ApiError, Reason
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.api.pod_resources import CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY
 
 _KI = 1024
 _IN_BYTES = (MEMORY, EPHEMERAL_STORAGE)
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class LedgerRefusal(msgspec.Struct, frozen=True):
     """An expected no."""
 
     cause: BindingCause
     message: str
 
 
-def refused(name: str, refusal: Refusal) -> ApiError:
+def refused(name: str, refusal: LedgerRefusal) -> StatusError:
     """The refusal of a binding of the pod `name`, as an answer."""
     text = f'Operation cannot be fulfilled on pods/binding "{name}": {refusal.message}'
     causes = [{"reason": str(refusal.cause), "message": refusal.message}]
-    return ApiError(409, Reason.CONFLICT, text, {"name": name, "kind": "pods/binding", "causes": causes})
+    return StatusError(409, StatusReason.CONFLICT, text, {"name": name, "kind": "pods/binding", "causes": causes})
 
 
 def shown(resource: str, amount: int) -> str:

@@ -19,7 +19,7 @@ from mainstay.api.pod_resources import conflicts
 from mainstay.api.well_known_labels import UNSCHEDULABLE_TAINT
 from mainstay.server.placement.ledger.charge import Charge, parse_port
 from mainstay.server.placement.ledger.ledger import Ledger
-from mainstay.server.placement.ledger.refusals import Refusal, shown
+from mainstay.server.placement.ledger.refusals import LedgerRefusal, shown
 
 
 class BindOptions(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class BindOptions(msgspec.Struct, frozen=True):
     """The pod may go to a node that takes no others."""
 
 
-def find_refusal(ledger: Ledger, revision: int, charge: Charge, asked: BindOptions) -> Refusal | None:
+def find_refusal(ledger: Ledger, revision: int, charge: Charge, asked: BindOptions) -> LedgerRefusal | None:
     """Why a pod cannot be bound; None if it can. `revision` is the ledger's, 0 if there is none yet.
 
     Room that the pod has reserved for itself must have been let go of before (ledger.py).
@@ -43,12 +43,12 @@ def find_refusal(ledger: Ledger, revision: int, charge: Charge, asked: BindOptio
     node = charge.node
     if asked.is_strict and asked.observed is not None and revision > asked.observed:
         text = f"node {node} has changed at revision {revision}, after {asked.observed}, which was observed"
-        return Refusal(BindingCause.STALE, text)
+        return LedgerRefusal(BindingCause.STALE, text)
     if not ledger.node_uid:
         # As in Kubernetes, where a binding to a node that is not there is accepted. The agent has the last word.
-        return Refusal(BindingCause.NODE_GONE, f"there is no node {node}") if asked.needs_node else None
+        return LedgerRefusal(BindingCause.NODE_GONE, f"there is no node {node}") if asked.needs_node else None
     if not ledger.is_accepting and not asked.bears_cordon:
-        return Refusal(BindingCause.NODE_NOT_ACCEPTING, f"node {node} is unschedulable")
+        return LedgerRefusal(BindingCause.NODE_NOT_ACCEPTING, f"node {node} is unschedulable")
     short = shortages(ledger, charge.amounts)
     if short:
         cause, why = _find_cause(ledger, charge)
@@ -56,12 +56,12 @@ def find_refusal(ledger: Ledger, revision: int, charge: Charge, asked: BindOptio
             f"{resource}: wanted {shown(resource, wanted)}, free {shown(resource, max(free, 0))}"
             for resource, (wanted, free) in sorted(short.items())
         )
-        return Refusal(cause, f"node {node} cannot take the pod, {why}: {listed}")
+        return LedgerRefusal(cause, f"node {node} cannot take the pod, {why}: {listed}")
     taken = taken_port(charge.ports, (*ledger.ports, *ledger.held_ports))
     if taken is not None:
         wanted_port, by = taken
         cause = BindingCause.HELD_BY_GHOSTS if _is_only_by_ghosts(ledger, charge) else BindingCause.PORT_TAKEN
-        return Refusal(cause, f"node {node} has its port {wanted_port} taken already (by {by})")
+        return LedgerRefusal(cause, f"node {node} has its port {wanted_port} taken already (by {by})")
     return None
 
 
