@@ -17,7 +17,7 @@ from mainstay.env import frames
 from mainstay.env.disk import Disk, DiskFull, Locked
 from mainstay.env.tasks import Worker
 from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreInUse
-from mainstay.store.log import Recovered, Row, decode_row, encode_row, require_complete
+from mainstay.store.log import LogPosition, Recovered, Row, decode_row, encode_row, require_complete
 
 FILE: Final = "log"
 NEW_FILE: Final = "log.new"
@@ -46,15 +46,22 @@ class DiskLog:
         """Of the file, up to the end of its last whole frame."""
         self._is_broken = False
         """A write has failed, and what is in the file now is unknown."""
+        self._position = LogPosition()
 
     async def open(self) -> Recovered:
-        return await self._worker.run(self._open)
+        recovered = await self._worker.run(self._open)
+        self._position.opened(recovered)
+        return recovered
 
     async def append(self, rows: Sequence[Row]) -> None:
+        self._position.check_append(rows)
         await self._worker.run(self._append, _frame(0, rows))
+        self._position.newest = rows[-1].revision
 
     async def compact(self, compacted: int, rows: Sequence[Row]) -> None:
+        self._position.check_compaction(compacted, rows)
         await self._worker.run(self._append, _frame(compacted, rows))
+        self._position.compacted = compacted
 
     async def close(self) -> None:
         await self._worker.run(self._disk.close)

@@ -1,5 +1,6 @@
 """Holds: who still needs which history. A store asks here before it compacts."""
 
+from mainstay.env.invariants import broken
 from mainstay.store.limits import require_revision
 
 
@@ -37,3 +38,9 @@ class Holds:
     def limit(self, revision: int) -> int:
         """The latest revision up to this one that may be compacted to."""
         return min([revision, *(hold.revision for hold in self._holds)])
+
+    def check_kept(self, compacted: int) -> None:
+        """What is held has not been compacted."""
+        if self.limit(compacted) < compacted:
+            held = sorted(hold.revision for hold in self._holds)
+            raise broken("history that is held is not compacted", f"revision {held[0]}", compacted=compacted, held=held)

@@ -14,12 +14,13 @@ searches. It goes in steps, so that a long history does not hold up the loop.
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, pairwise
 from operator import attrgetter
 from typing import Final
 
 import msgspec
 
+from mainstay.env.invariants import Sample, broken
 from mainstay.store.errors import Compacted, Corrupt, FutureRevision
 from mainstay.store.interface import FIRST_REVISION, Change, Entry, Page
 from mainstay.store.keys import SortedKeys
@@ -27,6 +28,9 @@ from mainstay.store.log import DeletedVersion, Row
 
 LATER_MAX: Final = 10_000
 """Of an older state, pages are made from the present one as long as not more than this has happened since."""
+
+_CHECKED_ONE_IN: Final = 1000  # Transactions. All that the index knows of their keys is compared.
+_MATCHES: Final = "the index of a store matches its entries"
 
 _by_revision = attrgetter("revision")
 
@@ -52,20 +56,29 @@ class Index:
         """Keys that are deleted now but still have a past."""
         self._shared_rows: dict[int, list[str]] = {}
         """For a log row of several writes: the keys whose version of that revision is still kept."""
+        self._samples = Sample(_CHECKED_ONE_IN)
 
     def apply(self, transaction: Transaction) -> None:
         """Make a transaction part of the history. It must be later than all others."""
         if transaction.revision <= self.revision:
-            raise AssertionError(f"revision {transaction.revision} after {self.revision}")
+            raise broken(
+                "the revisions of a store strictly grow", f"revision {transaction.revision}", after=self.revision
+            )
         for change in transaction.changes:
             self._apply(change)
         if len(transaction.changes) > 1:
             self._shared_rows[transaction.revision] = [change.key for change in transaction.changes]
         self._history.append(transaction)
         self.revision = transaction.revision
+        if self._samples.take():
+            self._check_keys(transaction)
 
     def _apply(self, change: Change) -> None:
         key = change.key
+        found = self.live.get(key)
+        if found is not change.previous and found != change.previous:
+            story = {"found": _revision(found), "previous": _revision(change.previous), "revision": change.revision}
+            raise broken("a change replaces what is there", f"key {key}", **story)
         if change.previous is not None:
             self._past.setdefault(key, []).append(change.previous)
         elif change.entry is not None:
@@ -79,6 +92,20 @@ class Index:
             self._past.setdefault(key, []).append(DeletedVersion(key, change.revision))
             self._live_keys.remove(key)
             self._dead_keys.add(key)
+
+    def _check_keys(self, transaction: Transaction) -> None:
+        """Each key of a transaction is found where it belongs, and its versions are in order."""
+        for change in transaction.changes:
+            key = change.key
+            live, versions = self.live.get(key), [*self._past.get(key, ())]
+            is_listed = (key in self._live_keys, key in self._dead_keys)
+            if is_listed != (live is not None, live is None and bool(versions)):
+                raise broken(_MATCHES, f"key {key}", live=_revision(live), past=len(versions), is_listed=is_listed)
+            revisions = [version.revision for version in (*versions, *(() if live is None else (live,)))]
+            if any(later <= earlier for earlier, later in pairwise(revisions)):
+                raise broken("the versions of a key are in order", f"key {key}", revisions=revisions)
+        if len(self._live_keys) != len(self.live):
+            raise broken(_MATCHES, "all keys", live=len(self.live), listed=len(self._live_keys))
 
     def get(self, key: str, at: int | None) -> Entry | None:
         if at is None:
@@ -135,6 +162,9 @@ class Index:
 
     def begin_compaction(self, revision: int) -> None:
         """From now on, nothing before this revision can be read. Call `compact_step` until it returns None."""
+        if not self.compacted <= revision <= self.revision:
+            story = {"compacted": self.compacted, "newest": self.revision}
+            raise broken("compaction goes forward, and not past the newest revision", f"revision {revision}", **story)
         self.compacted = revision
 
     def compact_step(self, changes_max: int) -> list[Row] | None:
@@ -209,6 +239,11 @@ class Index:
         position = bisect_right(past, at, key=_by_revision)
         version = past[position - 1] if position else None
         return version if isinstance(version, Entry) else None
+
+
+def _revision(entry: Entry | None) -> int | None:
+    """What a story may say of an entry: its value may be a secret."""
+    return None if entry is None else entry.revision
 
 
 def replay(compacted: int, rows: Iterable[Row]) -> tuple[Index, list[Row]]:

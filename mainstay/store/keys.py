@@ -26,6 +26,17 @@ class SortedKeys:
         self._firsts: list[str] = []
         """The first key of each chunk. No chunk is empty."""
 
+    def __len__(self) -> int:
+        return sum(map(len, self._chunks))
+
+    def __contains__(self, key: str) -> bool:
+        index = bisect_right(self._firsts, key) - 1
+        if index < 0:
+            return False
+        chunk = self._chunks[index]
+        position = bisect_left(chunk, key)
+        return chunk[position : position + 1] == [key]
+
     def add(self, key: str) -> None:
         """Add a key that is not there yet."""
         if not self._chunks:

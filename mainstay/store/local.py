@@ -25,6 +25,7 @@ from typing import Final, Self
 import msgspec
 
 from mainstay.env import tasks
+from mainstay.env.invariants import broken
 from mainstay.store.errors import (
     Compacted,
     FutureRevision,
@@ -82,6 +83,8 @@ class LocalStore:
         self._staged_entries: dict[str, Entry | DeletedVersion] = {}
         """What the staged transactions make of each key they touch: the newest of them wins."""
         self._next_revision = index.revision + 1
+        self._durable = index.revision
+        """The newest revision that the log has taken."""
         self._flushing: asyncio.Task[None] | None = None
         self._compacting = asyncio.Lock()
         self._rows_to_replace: dict[int, Row] = {}
@@ -217,6 +220,7 @@ class LocalStore:
                     rows = [_row(staged.transaction) for staged in group if staged.transaction is not None]
                     if rows:
                         await self._log.append(rows)
+                        self._durable = rows[-1].revision
                     if self._broken is not None:
                         raise OutcomeUnknown(self._broken)
                     self._publish(group)
@@ -247,15 +251,31 @@ class LocalStore:
     def _publish(self, group: Sequence[_Staged]) -> None:
         transactions = [staged.transaction for staged in group if staged.transaction is not None]
         for transaction in transactions:
+            if transaction.revision != self._index.revision + 1 or transaction.revision > self._durable:
+                story = {"published": self._index.revision, "durable": self._durable}
+                raise broken("what is durable is published in order", f"revision {transaction.revision}", **story)
             self._index.apply(transaction)
-            for change in transaction.changes:
-                if self._staged_entries[change.key].revision == transaction.revision:
-                    del self._staged_entries[change.key]
+            self._unstage(transaction)
+        if self._staged_entries and not self._staged:
+            raise broken("a staged key has a transaction that writes it", f"keys {sorted(self._staged_entries)[:9]}")
         self._watches.publish(transactions)
         for staged in group:
-            # A caller that was cancelled no longer wants to know.
             if not staged.waiter.done():
                 staged.waiter.set_result(staged.answer)
+            elif not staged.waiter.cancelled():  # A caller that was cancelled no longer wants to know.
+                revision = None if staged.transaction is None else staged.transaction.revision
+                raise broken("a commit is answered once", f"revision {revision}", answer=type(staged.answer).__name__)
+
+    def _unstage(self, transaction: Transaction) -> None:
+        """What a transaction has staged is published, unless a later one has staged something else there."""
+        for change in transaction.changes:
+            staged = self._staged_entries.get(change.key)
+            revision = ABSENT if staged is None else staged.revision
+            if revision < transaction.revision:
+                story = {"staged": revision, "published": transaction.revision}
+                raise broken("a staged key belongs to the last one that writes it", f"key {change.key}", **story)
+            if revision == transaction.revision:
+                del self._staged_entries[change.key]
 
     def _take_back(self, group: Sequence[_Staged], error: StoreError) -> None:
         """Nothing of what is staged has happened, nor will it: later ones built on those that did not fit."""
@@ -287,6 +307,7 @@ class LocalStore:
     async def _finish_compaction(self) -> None:
         """Forget what may be forgotten, step by step, each behind the commits that came before it."""
         while True:
+            self._holds.check_kept(self._index.compacted)
             rows = self._index.compact_step(COMPACTION_STEP_CHANGES)
             if rows is None and not self._rows_to_replace:
                 return

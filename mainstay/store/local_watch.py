@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from mainstay.env import tasks
+from mainstay.env.invariants import broken
 from mainstay.store.errors import Compacted, FutureRevision, StoreClosed
 from mainstay.store.index import Index, Transaction
 from mainstay.store.interface import Batch, Change
@@ -51,6 +52,9 @@ class LocalWatch:
             else:
                 await tasks.turns(1)
             if batch is not None and not self._closed:
+                if batch.revision <= self.reached:
+                    story = {"reached": self.reached, "batch": batch.revision}
+                    raise broken("a watch goes forward", f"watch of {self.prefix!r}", **story)
                 self.reached = batch.revision
                 if batch.changes:
                     return batch
@@ -121,10 +125,13 @@ class Watches:
         """Tell the watches that wait of transactions that have just become part of the history."""
         if not transactions:
             return
-        revision = transactions[-1].revision
+        reached, revision = transactions[0].revision - 1, transactions[-1].revision
         for watch in self._open:
             if not watch.is_waiting:
                 continue
+            if watch.reached != reached:
+                story = {"reached": watch.reached, "published": transactions[0].revision}
+                raise broken("a watch that waits has missed nothing", f"watch of {watch.prefix!r}", **story)
             if changes := _under(watch.prefix, transactions):
                 watch.wake(Batch(revision, changes))
             else:

@@ -10,10 +10,11 @@ have removed.
 
 import zlib
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
+from mainstay.env.invariants import broken
 from mainstay.store.errors import Corrupt
 from mainstay.store.interface import FIRST_REVISION, Entry
 
@@ -52,6 +53,38 @@ class Log(Protocol):
         """Note the revision compacted to, and replace these rows, all or none. Raises as `append` does."""
 
     async def close(self) -> None: ...
+
+
+class LogPosition:
+    """How far a log has come, to check what it is asked to write: a row in the wrong place is lost when it is read."""
+
+    __slots__ = ("compacted", "newest")
+
+    def __init__(self) -> None:
+        self.compacted = 0
+        self.newest = FIRST_REVISION
+        """Durable."""
+
+    def opened(self, recovered: Recovered) -> None:
+        rows = recovered.rows
+        self.compacted = recovered.compacted
+        self.newest = max(self.newest, recovered.compacted, rows[-1].revision if rows else 0)
+
+    def check_append(self, rows: Sequence[Row]) -> None:
+        expected = self.newest
+        for row in rows:
+            expected += 1
+            if row.revision != expected:
+                raise broken(_FOLLOWS, f"revision {row.revision}", expected=expected, newest=self.newest)
+
+    def check_compaction(self, compacted: int, rows: Sequence[Row]) -> None:
+        last = rows[-1].revision if rows else 0
+        if not max(self.compacted, last) <= compacted <= self.newest:
+            story = {"before": self.compacted, "newest": self.newest, "last_row": last}
+            raise broken("a log is compacted forward, and only what is compacted", f"revision {compacted}", **story)
+
+
+_FOLLOWS: Final = "the revisions of a log follow each other"
 
 
 class MemoryLog:

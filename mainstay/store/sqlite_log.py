@@ -18,7 +18,7 @@ from typing import Final
 from mainstay.env.disk import Locked, SystemDisk
 from mainstay.env.tasks import Worker
 from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreError, StoreInUse, StoreUnavailable
-from mainstay.store.log import Recovered, Row, checksum, decode_row, encode_row, require_complete
+from mainstay.store.log import LogPosition, Recovered, Row, checksum, decode_row, encode_row, require_complete
 
 DATABASE: Final = "store.db"
 LOCK: Final = "store.lock"
@@ -40,15 +40,22 @@ class SqliteLog:
         self._size_bytes_max = size_bytes_max
         self._worker = Worker("sqlite log")
         self._connection: sqlite3.Connection | None = None
+        self._position = LogPosition()
 
     async def open(self) -> Recovered:
-        return await self._worker.run(self._open)
+        recovered = await self._worker.run(self._open)
+        self._position.opened(recovered)
+        return recovered
 
     async def append(self, rows: Sequence[Row]) -> None:
+        self._position.check_append(rows)
         await self._worker.run(self._append, rows)
+        self._position.newest = rows[-1].revision
 
     async def compact(self, compacted: int, rows: Sequence[Row]) -> None:
+        self._position.check_compaction(compacted, rows)
         await self._worker.run(self._compact, compacted, rows)
+        self._position.compacted = compacted
 
     async def close(self) -> None:
         await self._worker.run(self._close)

@@ -208,6 +208,7 @@ class EtcdStore:
             return self._reads.compacted
         # From here on no caller gets a hold on it, whether or not it works out.
         self._given_up = max(self._given_up, target)
+        self._holds.check_kept(self._given_up)
         try:
             await self._reads.persist(partial(self._kv.compact, target))
         except RevisionCompacted:
