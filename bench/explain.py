@@ -29,7 +29,7 @@ from bench.measure import Figure, main
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.env import SystemDisk, tasks
 from mainstay.explain.moment import Moment
-from mainstay.explain.why.answer import Answer
+from mainstay.explain.why.answer import WhyAnswer
 from mainstay.explain.why.dispatch import why
 from mainstay.journal.files import Series
 from mainstay.journal.local_journal import LocalJournal
@@ -250,7 +250,7 @@ async def _why(disk: SystemDisk, count: int) -> list[Figure]:
     return figures
 
 
-async def _asked(journal: LocalJournal, is_pod: bool) -> Answer:
+async def _asked(journal: LocalJournal, is_pod: bool) -> WhyAnswer:
     now = await Moment.now(journal)
     if not is_pod:
         return await why(now, REGISTRY, DEPLOYMENTS, "stuck", "default")
@@ -258,7 +258,7 @@ async def _asked(journal: LocalJournal, is_pod: bool) -> Answer:
     return await why(now, REGISTRY, PODS, name, "default")
 
 
-def _require_cause(answer: Answer) -> None:
+def _require_cause(answer: WhyAnswer) -> None:
     """A quick answer that is wrong would be no figure."""
     if "cpu" not in answer.sentence.lower():
         raise AssertionError(f"why said: {answer.sentence}")

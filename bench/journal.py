@@ -20,7 +20,7 @@ import msgspec
 from bench.measure import Figure, Stopwatch, main
 from mainstay.env import SystemClock, SystemDisk, tasks
 from mainstay.journal.decisions import DecisionRecorder
-from mainstay.journal.history import Batch, HistoryRecorder, Snapshot, Written
+from mainstay.journal.history import HistoryBatch, HistoryRecorder, KeyVersion, Snapshot
 from mainstay.journal.reader import Reader
 from mainstay.journal.record import (
     AppliedPolicy,
@@ -124,19 +124,21 @@ class _Generated:
     async def snapshot(self, at: int | None) -> Snapshot:
         return Snapshot(at or OBJECTS, self._pages())
 
-    async def _pages(self) -> AsyncIterator[Sequence[Written]]:
+    async def _pages(self) -> AsyncIterator[Sequence[KeyVersion]]:
         for first in range(0, OBJECTS, 500):
-            yield [Written(number + 1, _key(number), _a_pod(number, 0)) for number in range(first, first + 500)]
+            yield [KeyVersion(number + 1, _key(number), _a_pod(number, 0)) for number in range(first, first + 500)]
 
-    async def changes(self, after: int) -> AsyncGenerator[Batch, None]:
+    async def changes(self, after: int) -> AsyncGenerator[HistoryBatch, None]:
         for first in range(0, self._count, BATCH):
             changes = []
             for revision in range(OBJECTS + first + 1, OBJECTS + first + BATCH + 1):
                 number = self._chance.randrange(OBJECTS)
                 value = _a_pod(number, revision)
                 self.bytes += len(value)
-                changes.append(Written(revision, _key(number), value, f"scheduler-0.17.{revision}", str(revision - 7)))
-            yield Batch(changes[-1].revision, changes)
+                changes.append(
+                    KeyVersion(revision, _key(number), value, f"scheduler-0.17.{revision}", str(revision - 7))
+                )
+            yield HistoryBatch(changes[-1].revision, changes)
         await tasks.sleep(_FOR_EVER)
 
     def advance(self, revision: int) -> None:

@@ -20,7 +20,7 @@ from mainstay.sim.errors import Deadlock
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_sqlite
 from mainstay.store.disk_log import DiskLog
-from mainstay.store.interface import Check, Committed, Delete, Put
+from mainstay.store.interface import Check, Committed, DeleteEntry, Put
 from mainstay.store.local import LocalStore
 
 
@@ -62,7 +62,7 @@ async def show_the_store(directory: Path) -> None:
         refused = [answer for answer in answers if not isinstance(answer, Committed)]
         say("        won   ", *winners)
         say("        lost  ", f"{len(refused)} ×", refused[0])
-        await store.commit([], [Delete("pods/risk-api-1")])
+        await store.commit([], [DeleteEntry("pods/risk-api-1")])
         say("a watch from the beginning has seen:")
         changes = 0
         while changes < 3:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.env.processes import Send
-from mainstay.sim.cluster.differences import Difference, find_differences
+from mainstay.sim.cluster.differences import StateDifference, find_differences
 from mainstay.sim.cluster.final_state import final_objects
 from mainstay.sim.cluster.history import Event, FaultInjected
 from mainstay.sim.cluster.world import World
@@ -43,7 +43,7 @@ class Tried(msgspec.Struct, frozen=True):
     aim: Aim | None
     result: RunResult
     of: int
-    differences: list[Difference] = []
+    differences: list[StateDifference] = []
     """In what it has ended otherwise than the first, if it has kept all other promises."""
 
     @property
@@ -115,7 +115,7 @@ def _try(booted: Booted, aim: Aim) -> bytes:
     return encode(_Ran(result, _final(booted) if result.is_passed else {}))
 
 
-def _that_count(first: _First, ran: _Ran) -> list[Difference]:
+def _that_count(first: _First, ran: _Ran) -> list[StateDifference]:
     found = find_differences(first.final, ran.final)
     return [each for each in found if not each.path.startswith(KOPFS_OWN)]
 

@@ -11,7 +11,7 @@ watch on pods: fleet.py.
 
 import asyncio
 
-from mainstay.agent.node.node import Node
+from mainstay.agent.node.node import NodeAgent
 from mainstay.agent.node.pods import Pods
 from mainstay.agent.pod.status_report import Turns
 from mainstay.agent.runner import Runner
@@ -51,7 +51,7 @@ class Agent:
         self._turns = turns or Turns()
         self._recorder = recorder
         has = None if settings.is_pretend else machine or SystemMachine()
-        self._node = Node(client, env, runner, settings, has)
+        self._node = NodeAgent(client, env, runner, settings, has)
         self._pods: Pods | None = None
 
     @property

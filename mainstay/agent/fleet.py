@@ -14,7 +14,7 @@ from typing import Final
 from mainstay.agent.agent import Agent
 from mainstay.agent.pod.status_report import Turns
 from mainstay.agent.runners.pretend import Delays, PretendRunner
-from mainstay.agent.settings import LEASE, PODS_MAX, AgentSettings, Taint
+from mainstay.agent.settings import LEASE, PODS_MAX, AgentSettings, TaintSetting
 from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
 from mainstay.client.entry import Change
@@ -37,7 +37,7 @@ class PretendSettings:
     labels: Mapping[str, str] = field(default_factory=dict)
     zones: tuple[str, ...] = ()
     """The nodes are in them in turn."""
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[TaintSetting, ...] = ()
     delays: Delays = field(default_factory=Delays)
     failure_rate: float = 0.0
     """How many containers fail as soon as they run, of 1."""

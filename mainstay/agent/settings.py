@@ -18,7 +18,7 @@ PODS_MAX: Final = 110
 
 
 @dataclass(frozen=True, slots=True)
-class Taint:
+class TaintSetting:
     key: str
     effect: str
     """`NoSchedule`, `PreferNoSchedule` or `NoExecute`."""
@@ -31,7 +31,7 @@ class AgentSettings:
     """Of the node."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Besides those that every node has, or instead of them."""
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[TaintSetting, ...] = ()
     """That a new node gets. Those of one that is there already are not touched."""
     capacity: Mapping[str, str] = field(default_factory=dict)
     """Quantities by resource: instead of what the machine has, and besides."""

@@ -36,7 +36,7 @@ from mainstay.api.field_sets import (
     paths,
     union,
 )
-from mainstay.api.field_shapes import ANY, KEYED, MAP, SET, STRUCT, Shape, find_shape
+from mainstay.api.field_shapes import ANY, KEYED, MAP, SET, STRUCT, FieldShape, find_shape
 from mainstay.api.json_values import copied
 from mainstay.api.kind import Kind, Object
 from mainstay.api.managed_fields import APPLY, BEFORE_FIRST_APPLY, UPDATE, Owned, Owner, Owners
@@ -188,7 +188,7 @@ def _shown(owner: Owner) -> str:
 # Merging
 
 
-def merged(live: Any, patch: Any, shape: Shape) -> Any:
+def merged(live: Any, patch: Any, shape: FieldShape) -> Any:
     """What is there with what is applied in it. Shares nothing with the patch; unchanged parts with what is there."""
     if shape.how in _OBJECTS and isinstance(live, dict) and isinstance(patch, dict):
         result = dict(live)
@@ -200,7 +200,7 @@ def merged(live: Any, patch: Any, shape: Shape) -> Any:
     return copied(patch)
 
 
-def _merged_list(live: Sequence[Any], patch: Sequence[Any], shape: Shape) -> list[Any]:
+def _merged_list(live: Sequence[Any], patch: Sequence[Any], shape: FieldShape) -> list[Any]:
     before = [(name_element(element, shape), element) for element in live]
     wanted = [(name_element(element, shape), element) for element in patch]
     there = {step: element for step, element in reversed(before) if step is not None}
@@ -222,7 +222,7 @@ def _merged_list(live: Sequence[Any], patch: Sequence[Any], shape: Shape) -> lis
     return result + [element for step, element in before[at:] if step not in steps]
 
 
-def _list_problems(value: Any, shape: Shape, path: str) -> list[str]:
+def _list_problems(value: Any, shape: FieldShape, path: str) -> list[str]:
     """Why the elements of lists in a patch cannot be told apart."""
     found: list[str] = []
     if shape.how in _OBJECTS and isinstance(value, dict):
@@ -248,7 +248,7 @@ def _list_problems(value: Any, shape: Shape, path: str) -> list[str]:
 # Pruning
 
 
-def _pruned(new: Object, last: FieldSet, kept: FieldSet, shape: Shape) -> Object:
+def _pruned(new: Object, last: FieldSet, kept: FieldSet, shape: FieldShape) -> Object:
     """Without what the manager applied before, `last`, and no manager owns now: `kept` is what some manager owns."""
     last = _with_structs(last, shape)
     all_there = _with_structs(fields_in(new, shape), shape)
@@ -260,7 +260,7 @@ def _pruned(new: Object, last: FieldSet, kept: FieldSet, shape: Shape) -> Object
     return without(new, intersection(lost, last), shape, leaves_null=False) or {}
 
 
-def _with_structs(fields: FieldSet, shape: Shape) -> FieldSet:
+def _with_structs(fields: FieldSet, shape: FieldShape) -> FieldSet:
     """The set with all objects with known fields that its fields are in: so that removing leaves no shells."""
     result: FieldSet = {}
     for step, below in fields.items():
@@ -273,7 +273,7 @@ def _with_structs(fields: FieldSet, shape: Shape) -> FieldSet:
     return result
 
 
-def without(value: Any, fields: FieldSet, shape: Shape, *, leaves_null: bool = True) -> Any:
+def without(value: Any, fields: FieldSet, shape: FieldShape, *, leaves_null: bool = True) -> Any:
     """A value without some of its fields. What becomes empty by that becomes null, or goes as well."""
     if shape.how in _OBJECTS and isinstance(value, dict):
         result: Object = {}

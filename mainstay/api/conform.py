@@ -26,7 +26,7 @@ from mainstay.api.errors import StatusError, bad_request
 from mainstay.api.json_body import INT64_MAX, INT64_MIN
 from mainstay.api.kind import Object
 from mainstay.api.memo import Memo, encoded
-from mainstay.api.schema import Field
+from mainstay.api.schema import MessageField
 
 UNKNOWN_MAX: Final = 100  # As many are reported: a longer list does not help.
 
@@ -121,13 +121,13 @@ def _walker(message: str) -> _Walker:
     return _Walker(message)
 
 
-def _is_struct(field: Field) -> bool:
+def _is_struct(field: MessageField) -> bool:
     is_one = not field.repeated and not field.is_map and field.type not in schema.SCALARS
     # A port of 0 is none; the kinds fill in what a port is when there is none.
     return is_one and field.type != schema.INT_OR_STRING
 
 
-def _build_check(field: Field, struct: str) -> Check:
+def _build_check(field: MessageField, struct: str) -> Check:
     one = _check_of_one(field.type, struct)
     if field.repeated:
         return _list_check(one, field, struct)
@@ -136,7 +136,7 @@ def _build_check(field: Field, struct: str) -> Check:
     return one
 
 
-def _list_check(one: Check, field: Field, struct: str) -> Check:
+def _list_check(one: Check, field: MessageField, struct: str) -> Check:
     plain = _PLAIN.get(field.type)
     zero = _zero(field.type)
 
@@ -156,7 +156,7 @@ def _list_check(one: Check, field: Field, struct: str) -> Check:
     return check_list
 
 
-def _map_check(one: Check, field: Field, struct: str) -> Check:
+def _map_check(one: Check, field: MessageField, struct: str) -> Check:
     plain = _PLAIN.get(field.type)
     zero = _zero(field.type)
 

@@ -33,13 +33,13 @@ _TYPE_META: Final = (
 )
 
 
-class Decoded(Struct, frozen=True):
+class DecodedObject(Struct, frozen=True):
     object: Object
     warnings: list[str]
     """For the client to read, in the order in which they were found."""
 
 
-def decode_body(content_type: str | None, body: bytes, kind: Kind, *, validation: str) -> Decoded:
+def decode_body(content_type: str | None, body: bytes, kind: Kind, *, validation: str) -> DecodedObject:
     """The object in a body. Raises `StatusError`: 415 for a format that is not understood, 400 for all else.
 
     `validation` is `STRICT`, `WARN` or `IGNORE`; that it is one of them is for the caller to check.
@@ -54,7 +54,7 @@ def decode_body(content_type: str | None, body: bytes, kind: Kind, *, validation
     raise _unsupported(kind)
 
 
-def _from_json(body: bytes, kind: Kind, validation: str) -> Decoded:
+def _from_json(body: bytes, kind: Kind, validation: str) -> DecodedObject:
     try:
         parsed = json_body.parse(body)
     except StatusError as error:
@@ -66,7 +66,7 @@ def _from_json(body: bytes, kind: Kind, validation: str) -> Decoded:
     return _finished(parsed.value, kind, claimed, validation, duplicates=twice)
 
 
-def _from_yaml(body: bytes, kind: Kind, validation: str) -> Decoded:
+def _from_yaml(body: bytes, kind: Kind, validation: str) -> DecodedObject:
     # Seldom used, and what it needs takes time to import.
     from mainstay.api.yaml_body import parse_yaml
 
@@ -78,7 +78,7 @@ def _from_yaml(body: bytes, kind: Kind, validation: str) -> Decoded:
     return _finished(parsed.value, kind, claimed, validation, problems=parsed.problems)
 
 
-def _from_protobuf(body: bytes, kind: Kind, validation: str) -> Decoded:
+def _from_protobuf(body: bytes, kind: Kind, validation: str) -> DecodedObject:
     try:
         api_version, kind_name, raw = protobuf.unwrap(body)
     except StatusError as error:
@@ -133,7 +133,7 @@ def _finished(
     validation: str,
     duplicates: Sequence[str] = (),
     problems: Sequence[str] = (),
-) -> Decoded:
+) -> DecodedObject:
     try:
         message = _message(kind)
         unknown = conform(value, message) if message else _conform_metadata(value)
@@ -141,14 +141,14 @@ def _finished(
         raise _unhandled(kind, claimed, error.message) from None
     value["apiVersion"], value["kind"] = claimed
     if validation == IGNORE or not (unknown or duplicates or problems):
-        return Decoded(value, [])
+        return DecodedObject(value, [])
     found = [f'unknown field "{path}"' for path in unknown]
     found += [f'duplicate field "{path}"' for path in duplicates if not _is_below(path, unknown)]
     found += problems
     del found[UNKNOWN_MAX:]
     if found and validation == STRICT:
         raise _unhandled(kind, claimed, "strict decoding error: " + ", ".join(found))
-    return Decoded(value, found)
+    return DecodedObject(value, found)
 
 
 def _message(kind: Kind) -> str:

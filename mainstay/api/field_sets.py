@@ -31,7 +31,7 @@ from mainstay.api.field_shapes import (
     MAP,
     SET,
     STRUCT,
-    Shape,
+    FieldShape,
     find_shape,
 )
 from mainstay.api.json_values import DEPTH_MAX
@@ -171,7 +171,7 @@ def _json(value: Any) -> str:
 # Elements of lists
 
 
-def name_element(element: Any, shape: Shape) -> str | None:
+def name_element(element: Any, shape: FieldShape) -> str | None:
     """How an element of a KEYED list or a SET is called. None if it cannot be told from others."""
     if shape.how == SET:
         return f"v:{_json(element)}"
@@ -196,7 +196,7 @@ def _step_by(name: str, value: str) -> str:
     return f"k:{_json({name: value})}"
 
 
-def name_elements(elements: list[Any], shape: Shape) -> dict[str, Any]:
+def name_elements(elements: list[Any], shape: FieldShape) -> dict[str, Any]:
     """The elements by how they are called. Of those called the same, the first; those without a name are left out."""
     found: dict[str, Any] = {}
     for element in elements:
@@ -209,7 +209,7 @@ def name_elements(elements: list[Any], shape: Shape) -> dict[str, Any]:
 # From objects to sets
 
 
-def fields_in(value: Any, shape: Shape) -> FieldSet:
+def fields_in(value: Any, shape: FieldShape) -> FieldSet:
     """What an object speaks about: the set that applying it claims. `value` must fit the shape."""
     result: FieldSet = {}
     if shape.how in _LISTS:
@@ -227,7 +227,7 @@ def fields_in(value: Any, shape: Shape) -> FieldSet:
     return result
 
 
-def _said(value: Any, shape: Shape) -> FieldSet | None:
+def _said(value: Any, shape: FieldShape) -> FieldSet | None:
     """What is below a value; None if it is owned as a whole, and empty if there is nothing to own."""
     how = shape.how
     if how == LEAF:
@@ -237,12 +237,12 @@ def _said(value: Any, shape: Shape) -> FieldSet | None:
     return fields_in(value, shape) if isinstance(value, dict) and value else None
 
 
-def field_of(shape: Shape, name: str) -> tuple[str, Shape, bool]:
+def field_of(shape: FieldShape, name: str) -> tuple[str, FieldShape, bool]:
     """How a field of an object is called, its shape, and whether it is always there."""
     return shape.fields.get(name) or (f"f:{name}", shape.items, False)
 
 
-def whole(value: Any, shape: Shape) -> FieldSet:
+def whole(value: Any, shape: FieldShape) -> FieldSet:
     """All there is of a value that was not there before, itself included."""
     how = shape.how
     if not value or how == LEAF:
@@ -281,7 +281,7 @@ def whole(value: Any, shape: Shape) -> FieldSet:
     return result
 
 
-def begun(value: dict[str, Any], shape: Shape) -> FieldSet:
+def begun(value: dict[str, Any], shape: FieldShape) -> FieldSet:
     """All there is of an object that was always there, but empty: such as an object of its kind before it is made."""
     result: FieldSet = {}
     fields = shape.fields
@@ -307,7 +307,7 @@ def begun(value: dict[str, Any], shape: Shape) -> FieldSet:
     return result
 
 
-def _begun_spec(spec: dict[str, Any], shape: Shape) -> FieldSet:
+def _begun_spec(spec: dict[str, Any], shape: FieldShape) -> FieldSet:
     """As `begun`, of the spec of a pod: found once for all that say the same."""
     key = encoded(spec)
     known = _known_specs.get(key)
@@ -324,7 +324,7 @@ _known_specs: Final[Memo[FieldSet]] = Memo()
 # From two objects to what is between them
 
 
-def compare_fields(old: dict[str, Any], new: dict[str, Any], shape: Shape) -> tuple[FieldSet, FieldSet]:
+def compare_fields(old: dict[str, Any], new: dict[str, Any], shape: FieldShape) -> tuple[FieldSet, FieldSet]:
     """The fields that are new or changed, and those that are gone."""
     changed: FieldSet = {}
     gone: FieldSet = {}
@@ -332,7 +332,7 @@ def compare_fields(old: dict[str, Any], new: dict[str, Any], shape: Shape) -> tu
     return changed, gone
 
 
-def _compare(old: Any, new: Any, shape: Shape, changed: FieldSet, gone: FieldSet) -> None:
+def _compare(old: Any, new: Any, shape: FieldShape, changed: FieldSet, gone: FieldSet) -> None:
     """Compare what is in two objects, or two lists, that are both there and differ."""
     if shape.how in _LISTS:
         before, after = name_elements(old, shape), name_elements(new, shape)
@@ -362,7 +362,7 @@ def _compare(old: Any, new: Any, shape: Shape, changed: FieldSet, gone: FieldSet
             gone[step] = whole(old[name], below)
 
 
-def _nothing(shape: Shape) -> Any:
+def _nothing(shape: FieldShape) -> Any:
     return [] if shape.how in _LISTS else {}
 
 
@@ -370,7 +370,7 @@ def _is_same(old: Any, new: Any) -> bool:
     return bool(old == new) and type(old) is type(new)
 
 
-def _compare_one(step: str, old: Any, new: Any, shape: Shape, changed: FieldSet, gone: FieldSet) -> None:
+def _compare_one(step: str, old: Any, new: Any, shape: FieldShape, changed: FieldSet, gone: FieldSet) -> None:
     """Compare what `step` leads to in both."""
     how = shape.how
     is_deep = (

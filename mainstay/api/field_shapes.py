@@ -5,7 +5,7 @@ mostly say what the older tags of strategic merge patches say. So only the diffe
 with its reason; the rest is merge_keys.py. What is in neither is a list that is owned as a whole, or an object or map
 whose fields are owned singly.
 
-A `Shape` is made once for each message and kept. Shapes refer to each other, and those of recursive messages to
+A `FieldShape` is made once for each message and kept. Shapes refer to each other, and those of recursive messages to
 themselves.
 """
 
@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 from mainstay.api.merge_keys import merge_rule
-from mainstay.api.schema import OBJECT_META, SCALARS, SPECIAL, Field, find_fields
+from mainstay.api.schema import OBJECT_META, SCALARS, SPECIAL, MessageField, find_fields
 
 LEAF: Final = 0  # A plain value, or what is owned as a whole.
 STRUCT: Final = 1  # An object with known fields, owned singly.
@@ -24,14 +24,14 @@ SET: Final = 4  # A list of plain values, each at most once.
 ANY: Final = 5  # Whatever it is: objects as STRUCT with fields of this shape, everything else as LEAF.
 
 
-class Shape:
+class FieldShape:
     """How one value is owned. `how` is one of the constants above: plain numbers, as they are compared so often."""
 
     __slots__ = ("fields", "how", "items", "keys")
 
     def __init__(self, how: int, keys: tuple[str, ...] = ()) -> None:
         self.how = how
-        self.fields: dict[str, tuple[str, Shape, bool]] = {}
+        self.fields: dict[str, tuple[str, FieldShape, bool]] = {}
         """Of a STRUCT: how a field is called in a set, its shape, and whether it is always there. See `_EMBEDDED`."""
         self.items = self
         """The shape of the values of a MAP or the elements of a KEYED list."""
@@ -39,8 +39,8 @@ class Shape:
         """Of a KEYED list, in the order of the alphabet."""
 
 
-THE_LEAF: Final = Shape(LEAF)
-ANYTHING: Final = Shape(ANY)
+THE_LEAF: Final = FieldShape(LEAF)
+ANYTHING: Final = FieldShape(ANY)
 
 KEY_DEFAULTS: Final = {"protocol": "TCP"}
 """What a field that is part of a key stands for when it is left out."""
@@ -172,15 +172,15 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(f"{package}.{name}" for package, names in _lines(text) for name in names)
 
 
-def _lists(text: str) -> Mapping[str, Shape]:
-    shapes: dict[str, Shape] = {}
+def _lists(text: str) -> Mapping[str, FieldShape]:
+    shapes: dict[str, FieldShape] = {}
     for package, (message, *fields) in _lines(text):
         for field in fields:
             name, _, keys = field.partition(":")
             if keys:
-                shape = Shape(KEYED, tuple(sorted(keys.split(","))))
+                shape = FieldShape(KEYED, tuple(sorted(keys.split(","))))
             else:
-                shape = THE_LEAF if name.endswith("-") else Shape(SET)
+                shape = THE_LEAF if name.endswith("-") else FieldShape(SET)
             shapes[f"{package}.{message}.{name.rstrip('-')}"] = shape
     return shapes
 
@@ -189,29 +189,29 @@ _OWNED_AS_WHOLE: Final = _names(_WHOLE)
 _ALWAYS_THERE: Final = _names(_EMBEDDED)
 _LIST_SHAPES: Final = _lists(_LISTS)
 
-_structs: Final[dict[str, Shape]] = {}
+_structs: Final[dict[str, FieldShape]] = {}
 
 
 @cache
-def find_shape(message: str) -> Shape:
+def find_shape(message: str) -> FieldShape:
     """The shape of the objects of a kind. Of one without a message, only the metadata has a known shape.
 
     Called with the messages of kinds, of which there is a fixed number, and never with what a request says.
     """
     if message:
         return _shape_of_message(message)
-    shape = Shape(STRUCT)
+    shape = FieldShape(STRUCT)
     shape.items = ANYTHING
     shape.fields["metadata"] = ("f:metadata", _shape_of_message(OBJECT_META), True)
     return shape
 
 
-def _shape_of_message(message: str) -> Shape:
+def _shape_of_message(message: str) -> FieldShape:
     if message in SCALARS or message in SPECIAL or message in _OWNED_AS_WHOLE:
         return THE_LEAF
     shape = _structs.get(message)
     if shape is None:
-        shape = _structs[message] = Shape(STRUCT)
+        shape = _structs[message] = FieldShape(STRUCT)
         shape.items = ANYTHING
         for name, field in find_fields(message).items():
             below = _shape_of_field(message, field)
@@ -219,12 +219,12 @@ def _shape_of_message(message: str) -> Shape:
     return shape
 
 
-def _shape_of_field(message: str, field: Field) -> Shape:
+def _shape_of_field(message: str, field: MessageField) -> FieldShape:
     full_name = f"{message}.{field.name}"
     if full_name in _OWNED_AS_WHOLE:
         return THE_LEAF
     if field.is_map:
-        shape = Shape(MAP)
+        shape = FieldShape(MAP)
         shape.items = _shape_of_message(field.type)
         return shape
     if not field.repeated:
@@ -234,15 +234,15 @@ def _shape_of_field(message: str, field: Field) -> Shape:
         rule = merge_rule(message, field.name)
         if rule is None or not rule.merges:
             return THE_LEAF
-        known = Shape(KEYED, (rule.key,)) if rule.key else Shape(SET)
+        known = FieldShape(KEYED, (rule.key,)) if rule.key else FieldShape(SET)
     if known.how == KEYED:
-        shape = Shape(KEYED, known.keys)
+        shape = FieldShape(KEYED, known.keys)
         shape.items = _shape_of_message(field.type)
         return shape
     return known
 
 
-def _is_always_there(message: str, field: Field, shape: Shape) -> bool:
+def _is_always_there(message: str, field: MessageField, shape: FieldShape) -> bool:
     if f"{message}.{field.name}" in _ALWAYS_THERE:
         return True
     return shape.how == STRUCT and not field.keeps_zero

@@ -18,7 +18,7 @@ ALWAYS_SUPPORTED: Final = ("metadata.name", "metadata.namespace")
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class FieldTerm:
     field: str
     value: str
     is_equal: bool = True
@@ -33,7 +33,7 @@ class Term:
 class FieldSelector:
     """Terms that must all hold, in the order of their text. Without any it matches everything."""
 
-    terms: tuple[Term, ...] = ()
+    terms: tuple[FieldTerm, ...] = ()
 
     def matches(self, get: Callable[[str], str]) -> bool:
         """Whether an object matches of which `get` tells the fields; "" for one that is not set."""
@@ -74,7 +74,7 @@ def check_supported(selector: FieldSelector, supported: Collection[str] | None) 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> FieldSelector:
     """Read the text form. StatusError 400 if it cannot be read."""
-    terms: list[Term] = []
+    terms: list[FieldTerm] = []
     for part in sorted(_split(text)):
         if not part:
             continue
@@ -84,7 +84,7 @@ def parse(text: str) -> FieldSelector:
         is_equal = not part[:at].endswith("!")
         field = part[:at] if is_equal else part[: at - 1]
         value = part[at + 1 :].removeprefix("=") if is_equal else part[at + 1 :]
-        terms.append(Term(field, _unescaped(value), is_equal))
+        terms.append(FieldTerm(field, _unescaped(value), is_equal))
     return FieldSelector(tuple(terms)) if terms else EVERYTHING
 
 

@@ -61,7 +61,7 @@ class HealthState(StrEnum):
     """Its pods may be replaced."""
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+class NodeHealthRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The annotation."""
 
     state: str = HealthState.HEALTHY
@@ -73,12 +73,12 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the node itself said last about being ready: status, reason and message."""
 
 
-NO_RECORD: Final = Record()
-_decode = msgspec.json.Decoder(Record).decode
+NO_RECORD: Final = NodeHealthRecord()
+_decode = msgspec.json.Decoder(NodeHealthRecord).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def record_in(node: Object) -> Record:
+def record_in(node: Object) -> NodeHealthRecord:
     """What stands there. What cannot be read was not written by us, and counts as nothing."""
     text = (node["metadata"].get("annotations") or {}).get(HEALTH)
     try:
@@ -87,5 +87,5 @@ def record_in(node: Object) -> Record:
         return NO_RECORD
 
 
-def text_of(record: Record) -> str:
+def text_of(record: NodeHealthRecord) -> str:
     return _encode(record).decode()

@@ -60,7 +60,7 @@ class PendingReason(_Part, frozen=True):
 
 class ProgressLimit(_Part, frozen=True):
     stage: str
-    """What they do not reach, a `stages.Stage`."""
+    """What they do not reach, a `stages.PodStage`."""
     component: str
     reason: str
     count: int

@@ -21,7 +21,7 @@ from mainstay.api import json_body, schema, times
 from mainstay.api.errors import StatusError, bad_request
 from mainstay.api.json_values import too_deep
 from mainstay.api.kind import Object
-from mainstay.api.schema import Field
+from mainstay.api.schema import MessageField
 
 PREFIX: Final = b"k8s\x00"
 _UNKNOWN: Final = "k8s.io.apimachinery.pkg.runtime.Unknown"
@@ -56,7 +56,7 @@ def decode(message: str, data: bytes) -> Object:
 
 
 @cache
-def _by_number(message: str) -> Mapping[int, Field]:
+def _by_number(message: str) -> Mapping[int, MessageField]:
     return {field.number: field for field in schema.find_wire_fields(message).values()}
 
 
@@ -84,7 +84,7 @@ def _read(message: str, data: bytes, at: int, end: int, depth: int, into: Object
             at = _take_number(field, data, at, end, wire_type, into)
 
 
-def _take_bytes(field: Field, data: bytes, at: int, end: int, depth: int, into: Object) -> None:
+def _take_bytes(field: MessageField, data: bytes, at: int, end: int, depth: int, into: Object) -> None:
     """A field that says how long it is: text, a message, an entry of a map, or packed numbers."""
     name = field.name
     if field.is_map:
@@ -109,7 +109,7 @@ def _take_bytes(field: Field, data: bytes, at: int, end: int, depth: int, into: 
         _put(field, value, into)
 
 
-def _take_number(field: Field, data: bytes, at: int, end: int, wire_type: int, into: Object) -> int:
+def _take_number(field: MessageField, data: bytes, at: int, end: int, wire_type: int, into: Object) -> int:
     if field.is_map or field.is_inlined or field.type not in _NUMBERS:
         raise _wrong_wire_type(field, wire_type)
     value, at = _number(field, data, at, end, wire_type)
@@ -120,7 +120,7 @@ def _take_number(field: Field, data: bytes, at: int, end: int, wire_type: int, i
     return at
 
 
-def _put(field: Field, value: Any, into: Object) -> None:
+def _put(field: MessageField, value: Any, into: Object) -> None:
     if value is None or (not field.keeps_zero and not value):
         into.pop(field.name, None)
     else:
@@ -171,7 +171,7 @@ def _entry(type_: str, data: bytes, at: int, end: int, depth: int) -> tuple[str,
 _NUMBERS: Final = {"int32": _VARINT, "int64": _VARINT, "bool": _VARINT, "double": _FIXED64}
 
 
-def _number(field: Field, data: bytes, at: int, end: int, wire_type: int) -> tuple[Any, int]:
+def _number(field: MessageField, data: bytes, at: int, end: int, wire_type: int) -> tuple[Any, int]:
     if wire_type != _NUMBERS[field.type]:
         raise _wrong_wire_type(field, wire_type)
     if field.type == "double":
@@ -329,5 +329,5 @@ def _cut_off() -> StatusError:
     return bad_request("unexpected EOF")
 
 
-def _wrong_wire_type(field: Field, wire_type: int) -> StatusError:
+def _wrong_wire_type(field: MessageField, wire_type: int) -> StatusError:
     return bad_request(f"proto: wrong wireType = {wire_type} for field {field.name}")

@@ -53,7 +53,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 _decode = msgspec.json.Decoder().decode
 
 
-class Term(msgspec.Struct, frozen=True):
+class QuotaTerm(msgspec.Struct, frozen=True):
     """A condition for an object to be one that a quota is about."""
 
     scope: str
@@ -61,12 +61,12 @@ class Term(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
 
 
-def terms_of(quota: Object) -> tuple[Term, ...]:
+def terms_of(quota: Object) -> tuple[QuotaTerm, ...]:
     """All must hold."""
     spec = quota.get("spec") or _NOTHING
     selector = (spec.get("scopeSelector") or _NOTHING).get("matchExpressions") or ()
-    plain = [Term(scope) for scope in spec.get("scopes") or ()]
-    told = [Term(each["scopeName"], each["operator"], tuple(each.get("values") or ())) for each in selector]
+    plain = [QuotaTerm(scope) for scope in spec.get("scopes") or ()]
+    told = [QuotaTerm(each["scopeName"], each["operator"], tuple(each.get("values") or ())) for each in selector]
     return (*plain, *told)
 
 
@@ -128,7 +128,7 @@ def needs_reading(resource: Resource) -> bool:
     return resource in _MEASURED
 
 
-def is_about(terms: Iterable[Term], resource: Resource, obj: Object) -> bool:
+def is_about(terms: Iterable[QuotaTerm], resource: Resource, obj: Object) -> bool:
     """Whether an object is one that a quota with these scopes is about."""
     return all(_holds(term, resource, obj) for term in terms)
 
@@ -266,7 +266,7 @@ def _allocated(claim: Object) -> Any:
 # Scopes.
 
 
-def _holds(term: Term, resource: Resource, obj: Object) -> bool:
+def _holds(term: QuotaTerm, resource: Resource, obj: Object) -> bool:
     if resource == CLAIMS and term.scope == "VolumeAttributesClass":
         return _is_selected(term, _attribute_classes(obj))
     if resource != PODS:
@@ -294,7 +294,7 @@ def _has_deadline(spec: Mapping[str, Any]) -> bool:
     return (spec.get("activeDeadlineSeconds") or -1) >= 0
 
 
-def _is_selected(term: Term, found: list[str]) -> bool:
+def _is_selected(term: QuotaTerm, found: list[str]) -> bool:
     match term.operator:
         case "Exists":
             return bool(found)

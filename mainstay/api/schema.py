@@ -71,7 +71,7 @@ SPECIAL: Final = STRING_LISTS | {
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class MessageField:
     name: str
     """As in JSON."""
     number: int
@@ -86,7 +86,7 @@ class Field:
     """Only in `find_wire_fields`: the fields of this message are, in JSON, fields of the one it is in."""
 
 
-_NONE: Final[Mapping[str, Field]] = MappingProxyType({})
+_NONE: Final[Mapping[str, MessageField]] = MappingProxyType({})
 
 _LONG_NAMES: Final = {
     "meta.v1": _META.rstrip("."),
@@ -109,7 +109,10 @@ _TYPED_WITHOUT_METADATA: Final = frozenset(
     | {"PodAttachOptions", "PodExecOptions", "PodLogOptions", "PodPortForwardOptions", "PodProxyOptions"}
     | {"NodeProxyOptions", "ServiceProxyOptions"}
 )
-_TYPE_META: Final = (Field("kind", 0, "string", False, False), Field("apiVersion", 0, "string", False, False))
+_TYPE_META: Final = (
+    MessageField("kind", 0, "string", False, False),
+    MessageField("apiVersion", 0, "string", False, False),
+)
 
 
 @lru_cache(maxsize=1024)  # Names come from requests too.
@@ -120,12 +123,12 @@ def is_message(message: str) -> bool:
 
 
 @cache
-def find_fields(message: str) -> Mapping[str, Field]:
+def find_fields(message: str) -> Mapping[str, MessageField]:
     """The fields that the message has in JSON, by name. Empty for one that is unknown."""
     fields = find_wire_fields(message)
     if not fields:
         return _NONE
-    flat: dict[str, Field] = {}
+    flat: dict[str, MessageField] = {}
     if _has_type_meta(message, fields):
         flat.update((field.name, field) for field in _TYPE_META)
     for field in fields.values():
@@ -136,7 +139,7 @@ def find_fields(message: str) -> Mapping[str, Field]:
     return MappingProxyType(flat)
 
 
-def find_wire_fields(message: str) -> Mapping[str, Field]:
+def find_wire_fields(message: str) -> Mapping[str, MessageField]:
     """The fields that the message has on the wire, by name. Empty for one that is unknown."""
     package, _, name = message.rpartition(".")
     return _package(package).get(name, _NONE)
@@ -148,7 +151,7 @@ def find_message(group: str, version: str, kind: str) -> str:
     return message if is_message(message) else ""
 
 
-def _has_type_meta(message: str, fields: Mapping[str, Field]) -> bool:
+def _has_type_meta(message: str, fields: Mapping[str, MessageField]) -> bool:
     name = message.rpartition(".")[2]
     if name in _TYPED_WITHOUT_METADATA:
         return True
@@ -156,14 +159,14 @@ def _has_type_meta(message: str, fields: Mapping[str, Field]) -> bool:
     return metadata is not None and metadata.type in (OBJECT_META, LIST_META) and name not in _TEMPLATES
 
 
-def _package(package: str) -> Mapping[str, Mapping[str, Field]]:
+def _package(package: str) -> Mapping[str, Mapping[str, MessageField]]:
     short = _SHORT_NAMES.get(package) or package.removeprefix("k8s.io.api.")
     text = _texts().get(short)
     # Names come from requests too: only those of packages that exist may be remembered.
     return _NONE_OF_ANY if text is None else _parse(package, text)
 
 
-_NONE_OF_ANY: Final[Mapping[str, Mapping[str, Field]]] = MappingProxyType({})
+_NONE_OF_ANY: Final[Mapping[str, Mapping[str, MessageField]]] = MappingProxyType({})
 
 _WITHOUT_FIELDS: Final = {_EXTENSIONS.rstrip("."): ("CustomResourceSubresourceStatus",)}
 
@@ -180,8 +183,8 @@ def _texts() -> Mapping[str, str]:
 
 
 @cache
-def _parse(package: str, text: str) -> Mapping[str, Mapping[str, Field]]:
-    parsed: dict[str, Mapping[str, Field]] = dict.fromkeys(_WITHOUT_FIELDS.get(package, ()), _NONE)
+def _parse(package: str, text: str) -> Mapping[str, Mapping[str, MessageField]]:
+    parsed: dict[str, Mapping[str, MessageField]] = dict.fromkeys(_WITHOUT_FIELDS.get(package, ()), _NONE)
     added = messages_own.ADDED.get(package, {})
     for line in text.replace("\n ", " ").split("\n"):
         if line:
@@ -191,7 +194,7 @@ def _parse(package: str, text: str) -> Mapping[str, Mapping[str, Field]]:
     return MappingProxyType(parsed)
 
 
-def _field(text: str, package: str) -> Field:
+def _field(text: str, package: str) -> MessageField:
     marked_name, number, *rest = text.split(":")
     type_ = rest[0] if rest else ""
     name = marked_name.rstrip("!^")
@@ -202,4 +205,4 @@ def _field(text: str, package: str) -> Field:
         bare = f"{_LONG_NAMES.get(short) or 'k8s.io.api.' + short}.{message}"
     elif bare not in SCALARS:
         bare = f"{package}.{bare}"
-    return Field(name, int(number), bare, type_[:1] == "*", type_[:1] == "%", "!" in marks, "^" in marks)
+    return MessageField(name, int(number), bare, type_[:1] == "*", type_[:1] == "%", "!" in marks, "^" in marks)

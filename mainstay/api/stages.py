@@ -22,7 +22,7 @@ SERVING_CONDITION: Final = "mainstay.dev/Serving"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
-class Stage(StrEnum):
+class PodStage(StrEnum):
     """In this order. Shown to users: only add."""
 
     ADMITTED = "admitted"
@@ -39,7 +39,7 @@ class Stage(StrEnum):
     """Traffic is sent to it."""
 
 
-def stage_of(pod: Object) -> tuple[Stage, datetime] | None:
+def stage_of(pod: Object) -> tuple[PodStage, datetime] | None:
     """The stage a pod is in, and since when. None: it is over, or about to be."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or _NOTHING, pod.get("status") or _NOTHING
     if is_over(pod) or metadata.get("deletionTimestamp"):
@@ -56,17 +56,17 @@ def stage_of(pod: Object) -> tuple[Stage, datetime] | None:
 
     if not spec.get("nodeName"):
         if spec.get("schedulingGates"):
-            return Stage.ADMITTED, created
+            return PodStage.ADMITTED, created
         if status.get("nominatedNodeName"):
-            return Stage.SCHEDULED, since("PodScheduled", created)
-        return Stage.QUEUED, created
+            return PodStage.SCHEDULED, since("PodScheduled", created)
+        return PodStage.QUEUED, created
     bound_at = since("PodScheduled", created)
     if not status.get("startTime"):
-        return Stage.BOUND, bound_at
+        return PodStage.BOUND, bound_at
     started_at = times.parse_time(status["startTime"])
     if not holds("Ready"):
-        return Stage.STARTING, max(started_at, since("Ready", started_at))
+        return PodStage.STARTING, max(started_at, since("Ready", started_at))
     ready_at = since("Ready", started_at)
     if not holds(SERVING_CONDITION):
-        return Stage.READY, ready_at
-    return Stage.SERVING, max(ready_at, since(SERVING_CONDITION, ready_at))
+        return PodStage.READY, ready_at
+    return PodStage.SERVING, max(ready_at, since(SERVING_CONDITION, ready_at))

@@ -3,7 +3,7 @@
 import click
 
 
-class Address(click.ParamType[tuple[str, int]]):
+class AddressParam(click.ParamType[tuple[str, int]]):
     name = "host:port"
 
     def convert(

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mainstay.cli.address import Address
+from mainstay.cli.address import AddressParam
 from mainstay.cli.component_options import log_options
 from mainstay.cli.durations import Duration
 from mainstay.cli.log_output import set_up_logs
@@ -53,7 +53,7 @@ from mainstay.cli.node_options import Capacity, Labels, NodeName, Subnet, Taints
 )
 @click.option(
     "--listen",
-    type=Address(),
+    type=AddressParam(),
     default="127.0.0.1:0",
     show_default=True,
     metavar="HOST:PORT",

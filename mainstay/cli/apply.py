@@ -24,7 +24,7 @@ from mainstay.cli.exits import Exit
 from mainstay.cli.kinds import Kinds, KnownKind, read_kinds
 from mainstay.cli.manifests import Manifest, manifest_options, place, read_manifests
 from mainstay.cli.object_selection import namespace_option
-from mainstay.cli.output import Form, Output, OutputType, complete, print_objects
+from mainstay.cli.output import Output, OutputFormat, OutputType, complete, print_objects
 
 if TYPE_CHECKING:
     from mainstay.api.kind import Object
@@ -58,7 +58,7 @@ class ApplyOptions:
 @click.option(
     "-o",
     "--output",
-    type=OutputType(Form.NAME, Form.JSON, Form.YAML),
+    type=OutputType(OutputFormat.NAME, OutputFormat.JSON, OutputFormat.YAML),
     default=Output(),
     metavar="FORMAT",
     help="name, json, yaml  [default: a line per object]",

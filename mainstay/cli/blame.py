@@ -8,7 +8,14 @@ import click
 from mainstay.cli.cluster_access import Command, Screen
 from mainstay.cli.exits import Exit
 from mainstay.cli.explain_output import answer_option, escape_controls, show_answer
-from mainstay.cli.journal_access import OpenJournal, Source, explain, explain_options, not_found_error, object_argument
+from mainstay.cli.journal_access import (
+    JournalChoice,
+    OpenJournal,
+    explain,
+    explain_options,
+    not_found_error,
+    object_argument,
+)
 from mainstay.cli.object_selection import namespace_option
 from mainstay.cli.output import Output
 from mainstay.cli.table_text import TableText
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
 @namespace_option
 @answer_option("status, managers, audits")
 @explain_options
-def blame(words: tuple[str, ...], namespace: str, output: Output, source: Source) -> int:
+def blame(words: tuple[str, ...], namespace: str, output: Output, source: JournalChoice) -> int:
     """Show who last set each field.
 
     \b

@@ -45,7 +45,7 @@ _UNFINISHED: Final = "cluster.unfinished"
 _PROGRAM: Final = (sys.executable, "-P", "-m", "mainstay.cli.main")
 
 
-class CannotStart(Exception):
+class ClusterCannotStart(Exception):
     """The cluster cannot start. The message says what to do."""
 
 
@@ -131,14 +131,14 @@ def merge_settings(disk: Disk, given: GivenSettings) -> ClusterSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class LocalNode:
     name: str
     zone: str
     subnet: str
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class LocalCluster:
     """One cluster. `data_dir` is absolute."""
 
     data_dir: Path
@@ -167,13 +167,13 @@ class Cluster:
         decides = component in self.deciders()
         return self.data_dir / component if decides else self.data_dir / "nodes" / component
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[LocalNode]:
         """The nodes in order: one in each zone, then the next in each."""
         made = []
         for index in range(self.settings.nodes):
             letter = chr(ord("a") + index % self.settings.zones)
             name = f"node-{letter}{index // self.settings.zones + 1}"
-            made.append(Node(name, f"zone-{letter}", f"127.{self.settings.network}.{index}.0/24"))
+            made.append(LocalNode(name, f"zone-{letter}", f"127.{self.settings.network}.{index}.0/24"))
         return made
 
     def components(self) -> list[ProcessSpec]:
@@ -212,7 +212,7 @@ class Cluster:
             options.append("--no-journal")
         return (*_PROGRAM, command, *options, "--kubeconfig", str(directory / "credentials.yaml"), "-v")
 
-    def _agent(self, node: Node) -> tuple[str, ...]:
+    def _agent(self, node: LocalNode) -> tuple[str, ...]:
         directory = self.component_directory(node.name)
         options = ["--name", node.name, "--kubeconfig", str(directory / "credentials.yaml")]
         options += ["--data-dir", str(directory), "--zone", node.zone, "--pod-subnet", node.subnet]

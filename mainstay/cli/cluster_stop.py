@@ -11,13 +11,13 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mainstay.cli.cluster import Cluster, StopOrder
+from mainstay.cli.cluster import LocalCluster, StopOrder
 from mainstay.env import tasks
 from mainstay.env.disk import directories_in
 from mainstay.supervisor.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from mainstay.agent.runners.process.shutdown import Stopped
+    from mainstay.agent.runners.process.shutdown import ShutdownResult
 
 STOPPED: Final = "Stopped. `mainstay up` continues with the stored objects."
 LEFT_OVER: Final = "stopped, except for the workloads named above: end them by hand"
@@ -37,7 +37,7 @@ class WorkloadsEnd(Enum):
     """Some still run."""
 
 
-async def stop_cluster(cluster: Cluster, supervisor: Supervisor, hurried: asyncio.Event) -> bool:
+async def stop_cluster(cluster: LocalCluster, supervisor: Supervisor, hurried: asyncio.Event) -> bool:
     """Stop everything. Returns False if some workloads do not end, after a warning for each. `hurried`: kill without
     a grace period."""
     await supervisor.stop(StopOrder.NODES)
@@ -54,7 +54,7 @@ async def stop_cluster(cluster: Cluster, supervisor: Supervisor, hurried: asynci
     return WorkloadsEnd.LEFT not in ends
 
 
-async def stop_workloads(cluster: Cluster, node: str, hurried: asyncio.Event) -> WorkloadsEnd:
+async def stop_workloads(cluster: LocalCluster, node: str, hurried: asyncio.Event) -> WorkloadsEnd:
     """Stop the workloads of a node whose agent has stopped. Logs a warning for each that does not end."""
     from mainstay.agent.runner import CannotRun
 
@@ -71,7 +71,7 @@ async def stop_workloads(cluster: Cluster, node: str, hurried: asyncio.Event) ->
     return WorkloadsEnd.ENDED if first.count else WorkloadsEnd.NONE
 
 
-async def _stop_all(directory: Path, hurried: asyncio.Event) -> tuple["Stopped", "Stopped"]:
+async def _stop_all(directory: Path, hurried: asyncio.Event) -> tuple["ShutdownResult", "ShutdownResult"]:
     """Returns what ran at first, and what is left in the end."""
     from mainstay.agent.runners.process.shutdown import stop_everything
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from mainstay.cli.address import Address
+from mainstay.cli.address import AddressParam
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -33,7 +33,7 @@ def component_options(name: str) -> Callable[[C], C]:
             help="Cluster to use  [default: $KUBECONFIG, else service account, else ~/.kube/config]",
         ),
         click.option(
-            "--metrics", type=Address(), metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz (HTTP)"
+            "--metrics", type=AddressParam(), metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz (HTTP)"
         ),
         click.option(
             "--data-dir",

@@ -21,7 +21,7 @@ from mainstay.http.server import HttpServer
 from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.record import DecisionRecord
 from mainstay.loop.decision_log import log_decision
-from mainstay.loop.metrics import CONTENT_TYPE, OPEN_METRICS, ComponentMetrics, Measured
+from mainstay.loop.metrics import CONTENT_TYPE, OPEN_METRICS, ComponentMetrics, MeasuredComponent
 from mainstay.loop.program import load_config
 from mainstay.loop.record import Recorder
 from mainstay.loop.record_shipper import Shipper
@@ -29,7 +29,7 @@ from mainstay.loop.record_shipper import Shipper
 _DRAIN_WITHIN: Final = timedelta(seconds=1)
 
 
-class Runnable(Measured, Protocol):
+class Runnable(MeasuredComponent, Protocol):
     async def run(self) -> None: ...
 
 
@@ -122,7 +122,9 @@ def add_log(recorder: Recorder) -> Recorder:
 
 
 @contextlib.asynccontextmanager
-async def _metrics(component: Measured, measured: ComponentMetrics, host: str, port: int) -> AsyncIterator[None]:
+async def _metrics(
+    component: MeasuredComponent, measured: ComponentMetrics, host: str, port: int
+) -> AsyncIterator[None]:
     def answer(request: Request) -> Response:
         match request.path:
             case "/metrics" if "application/openmetrics-text" in (request.headers.get("accept") or ""):

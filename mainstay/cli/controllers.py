@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RETRY_EVERY: Final = timedelta(seconds=2)
 
 
-class Names(click.ParamType[tuple[str, ...]]):
+class ControllerNames(click.ParamType[tuple[str, ...]]):
     """Comma-separated names."""
 
     name = "names"
@@ -29,8 +29,8 @@ class Names(click.ParamType[tuple[str, ...]]):
 
 
 @click.command()
-@click.option("--only", type=Names(), default=(), metavar="NAME,…", help="Run only these controllers")
-@click.option("--without", type=Names(), default=(), metavar="NAME,…", help="Run all controllers but these")
+@click.option("--only", type=ControllerNames(), default=(), metavar="NAME,…", help="Run only these controllers")
+@click.option("--without", type=ControllerNames(), default=(), metavar="NAME,…", help="Run all controllers but these")
 @click.option("--lease", default="", metavar="NAME", help="Lease for leader election  [default: mainstay-controllers]")
 @click.option(
     "--lease-duration",

@@ -8,7 +8,7 @@ import click
 from mainstay.cli.cluster_access import Command, Screen
 from mainstay.cli.exits import Exit
 from mainstay.cli.explain_output import answer_option, parse_since, show_answer, since_option
-from mainstay.cli.journal_access import OpenJournal, Source, explain, explain_options
+from mainstay.cli.journal_access import JournalChoice, OpenJournal, explain, explain_options
 from mainstay.cli.object_selection import complete_objects, namespace_option
 from mainstay.cli.output import Output
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @answer_option("all writers and fields")
 @since_option()
 @explain_options
-def coupling(words: tuple[str, ...], namespace: str, output: Output, since: str, source: Source) -> int:
+def coupling(words: tuple[str, ...], namespace: str, output: Output, since: str, source: JournalChoice) -> int:
     """Show who can change a decision's inputs.
 
     \b

@@ -10,7 +10,7 @@ from typing import Final
 
 from cryptography import x509
 
-from mainstay.cli.cluster import SCHEDULER, Cluster
+from mainstay.cli.cluster import SCHEDULER, LocalCluster
 from mainstay.client.config import BadConfig, from_kubeconfig
 from mainstay.env import Clock, SystemDisk
 from mainstay.env.disk import Disk
@@ -23,7 +23,7 @@ _SCHEDULER: Final = "system:kube-scheduler"
 _CONTROLLERS: Final = "system:kube-controller-manager"
 
 
-def ensure_all(cluster: Cluster, disk: Disk, clock: Clock) -> list[str]:
+def ensure_all(cluster: LocalCluster, disk: Disk, clock: Clock) -> list[str]:
     """Make missing and renew old credentials. Returns the components with new ones. Blocks. Raises `BadCertificate`,
     `DiskFull`.
 
@@ -35,7 +35,7 @@ def ensure_all(cluster: Cluster, disk: Disk, clock: Clock) -> list[str]:
     return [name for name, (user, groups) in users.items() if _ensure(cluster, name, disk, clock, user, groups)]
 
 
-def _ensure(cluster: Cluster, name: str, disk: Disk, clock: Clock, user: str, groups: list[str]) -> bool:
+def _ensure(cluster: LocalCluster, name: str, disk: Disk, clock: Clock, user: str, groups: list[str]) -> bool:
     own = SystemDisk(cluster.component_directory(name))
     try:
         if _is_good(own, disk, clock.wall(), cluster.url):

@@ -8,7 +8,14 @@ import click
 from mainstay.cli.cluster_access import Command, Screen
 from mainstay.cli.exits import Exit
 from mainstay.cli.explain_output import answer_option, exit_for, show_answer
-from mainstay.cli.journal_access import OpenJournal, Source, explain, explain_options, not_found_error, object_argument
+from mainstay.cli.journal_access import (
+    JournalChoice,
+    OpenJournal,
+    explain,
+    explain_options,
+    not_found_error,
+    object_argument,
+)
 from mainstay.cli.object_selection import namespace_option
 from mainstay.cli.output import Output
 
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
 @answer_option("all replicas, conditions")
 @click.option("--generation", type=click.IntRange(min=1), default=None, metavar="N", help="Diagnose this generation")
 @explain_options
-def debug(words: tuple[str, ...], namespace: str, output: Output, generation: int | None, source: Source) -> int:
+def debug(words: tuple[str, ...], namespace: str, output: Output, generation: int | None, source: JournalChoice) -> int:
     """Diagnose a workload from all signals.
 
     \b

@@ -18,7 +18,7 @@ from mainstay.cli.kinds import Kinds, KnownKind, read_kinds
 from mainstay.cli.manifests import Manifest, manifest_options, place, read_manifests
 from mainstay.cli.object_selection import (
     NAME_EVERYWHERE,
-    Selection,
+    ObjectSelection,
     complete_objects,
     everywhere_option,
     make_selection,
@@ -40,8 +40,8 @@ _FORCED: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteOptions:
-    selection: Selection = field(default_factory=Selection)
+class DeleteArguments:
+    selection: ObjectSelection = field(default_factory=ObjectSelection)
     given_namespace: str = ""
     """From the command line."""
     all: bool = False
@@ -122,7 +122,7 @@ def delete(
     if not files and not words:
         raise click.UsageError("missing argument TYPE/NAME (for example pod/web-1), or option -f FILE")
     config = load_config(kubeconfig, context)
-    options = DeleteOptions(
+    options = DeleteArguments(
         selection=make_selection(config, namespace, everywhere, selector, field_selector),
         given_namespace=namespace,
         all=is_all,
@@ -152,7 +152,7 @@ def _grace(given: int, now: bool, force: bool) -> int | None:
 
 
 async def delete_objects(
-    client: "Client", screen: Screen, words: Sequence[str], manifests: Sequence[Manifest], options: DeleteOptions
+    client: "Client", screen: Screen, words: Sequence[str], manifests: Sequence[Manifest], options: DeleteArguments
 ) -> int:
     """Do what the command does. Raises `ApiError`, `click.ClickException`."""
     from mainstay.client.errors import ApiError, NotFound, Unavailable
@@ -196,7 +196,7 @@ async def delete_objects(
 
 
 def _select_manifests(
-    kinds: Kinds, manifests: Sequence[Manifest], options: DeleteOptions, default: str
+    kinds: Kinds, manifests: Sequence[Manifest], options: DeleteArguments, default: str
 ) -> list[_Target]:
     chosen = []
     for manifest in manifests:
@@ -211,7 +211,9 @@ def _select_manifests(
     return chosen
 
 
-async def _select_words(client: "Client", kinds: Kinds, words: Sequence[str], options: DeleteOptions) -> list[_Target]:
+async def _select_words(
+    client: "Client", kinds: Kinds, words: Sequence[str], options: DeleteArguments
+) -> list[_Target]:
     selection = options.selection
     is_selected = bool(selection.labels or selection.fields or options.all)
     chosen: list[_Target] = []
@@ -233,7 +235,7 @@ async def _select_words(client: "Client", kinds: Kinds, words: Sequence[str], op
     return chosen
 
 
-async def _list(client: "Client", kind: KnownKind, namespace: str, selection: Selection) -> "list[Object]":
+async def _list(client: "Client", kind: KnownKind, namespace: str, selection: ObjectSelection) -> "list[Object]":
     found: list[Object] = []
     more = ""
     while True:
@@ -246,7 +248,7 @@ async def _list(client: "Client", kind: KnownKind, namespace: str, selection: Se
             return found
 
 
-async def _delete(client: "Client", one: _Target, options: DeleteOptions) -> str:
+async def _delete(client: "Client", one: _Target, options: DeleteArguments) -> str:
     """Delete one object. Returns its uid if the server tells it."""
     from mainstay.api.kind import Propagation
     from mainstay.client.call import WriteOptions

@@ -11,7 +11,7 @@ import click
 
 from mainstay.cli.cluster_access import Command, Screen
 from mainstay.cli.explain_output import answer_option, show_answer
-from mainstay.cli.journal_access import OpenJournal, Source, explain, explain_options, find_moment
+from mainstay.cli.journal_access import JournalChoice, OpenJournal, explain, explain_options, find_moment
 from mainstay.cli.object_selection import NAME_EVERYWHERE, complete_objects, everywhere_option, namespace_option
 from mainstay.cli.output import Output
 
@@ -41,7 +41,7 @@ def diff(
     namespace: str,
     everywhere: bool,
     output: Output,
-    source: Source,
+    source: JournalChoice,
 ) -> int:
     """Compare the cluster at two times.
 

@@ -14,14 +14,14 @@ from typing import Any, Final
 import click
 
 from mainstay.cli import cluster as shape
-from mainstay.cli.cluster import Cluster
+from mainstay.cli.cluster import LocalCluster
 from mainstay.cli.cluster_stop import LEFT_OVER, STOPPED, stop_cluster
 from mainstay.cli.data_dir import data_dir_option
 from mainstay.cli.exits import Exit
 from mainstay.cli.log_output import set_up_logs
 from mainstay.env import SystemClock, SystemDisk, commands, disk, machine, signals, tasks
 from mainstay.supervisor import records
-from mainstay.supervisor.machine import SystemMachine
+from mainstay.supervisor.machine import SystemProcessHost
 from mainstay.supervisor.supervisor import Supervised, Supervisor
 
 _TRIES: Final = 3
@@ -117,8 +117,8 @@ async def _at_most(patience: timedelta, *waited: "asyncio.Task[Any]") -> None:
 async def _stop_here(directory: Path, hurried: asyncio.Event) -> bool | None:
     """Stop without a supervisor. None if there is one after all; False if some workloads do not end."""
     settings = shape.read_settings(SystemDisk(directory)) or shape.ClusterSettings()
-    cluster = Cluster(directory, settings)
-    processes = SystemMachine(directory, cluster.logs)
+    cluster = LocalCluster(directory, settings)
+    processes = SystemProcessHost(directory, cluster.logs)
     supervisor = Supervisor(processes, SystemDisk(cluster.run), SystemClock(), own=commands.own_identity())
     try:
         await supervisor.lock()

@@ -13,7 +13,7 @@ import click
 
 from mainstay.cli.cluster_access import Screen
 from mainstay.cli.exits import Exit
-from mainstay.cli.output import Form, Output, OutputType
+from mainstay.cli.output import Output, OutputFormat, OutputType
 
 if TYPE_CHECKING:
     from mainstay.explain.moment import Moment
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
-class Answer(Protocol):
+class PrintableAnswer(Protocol):
     def as_object(self) -> dict[str, Any]:
         """Render the answer for JSON and YAML."""
 
@@ -35,7 +35,7 @@ def answer_option(wide: str) -> Callable[[F], F]:
     return click.option(
         "-o",
         "--output",
-        type=OutputType(Form.WIDE, Form.JSON, Form.YAML),
+        type=OutputType(OutputFormat.WIDE, OutputFormat.JSON, OutputFormat.YAML),
         default=Output(),
         metavar="FORMAT",
         help=f"json, yaml, wide ({wide})",
@@ -74,17 +74,19 @@ def parse_since(moment: "Moment", text: str) -> datetime | None:
         raise click.UsageError(f"--since must be a time (RFC 3339) or a duration (10m), not {text!r}") from None
 
 
-def show_answer(screen: Screen, answer: Answer, output: Output, lines: Callable[[bool], Iterable[str]]) -> None:
+def show_answer(
+    screen: Screen, answer: PrintableAnswer, output: Output, lines: Callable[[bool], Iterable[str]]
+) -> None:
     """Print an answer in its output format. `lines` renders the text, wide or not."""
     match output.form:
-        case Form.JSON:
+        case OutputFormat.JSON:
             screen.say(json.dumps(answer.as_object(), indent=4, ensure_ascii=False))
-        case Form.YAML:
+        case OutputFormat.YAML:
             from mainstay.cli.yaml_text import yaml_text
 
             screen.say(yaml_text(answer.as_object()))
         case form:
-            for line in lines(form is Form.WIDE):
+            for line in lines(form is OutputFormat.WIDE):
                 screen.say(escape_controls(line))
 
 

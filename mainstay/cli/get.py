@@ -13,19 +13,19 @@ import click
 
 from mainstay.cli.cluster_access import Command, Screen, call_cluster, load_config
 from mainstay.cli.exits import Exit
-from mainstay.cli.journal_access import OpenJournal, Source, explain, explain_options
+from mainstay.cli.journal_access import JournalChoice, OpenJournal, explain, explain_options
 from mainstay.cli.kinds import KindSelection, read_kinds
 from mainstay.cli.object_selection import (
     NAME_EVERYWHERE,
     GetOptions,
-    Selection,
+    ObjectSelection,
     complete_objects,
     everywhere_option,
     make_selection,
     namespace_option,
     selector_options,
 )
-from mainstay.cli.output import Form, Output, OutputType
+from mainstay.cli.output import Output, OutputFormat, OutputType
 
 if TYPE_CHECKING:
     from mainstay.client.client import Client
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=OutputType(Form.WIDE, Form.JSON, Form.YAML, Form.NAME, Form.JSONPATH),
+    type=OutputType(OutputFormat.WIDE, OutputFormat.JSON, OutputFormat.YAML, OutputFormat.NAME, OutputFormat.JSONPATH),
     default=Output(),
     metavar="FORMAT",
     help="wide, json, yaml, name, jsonpath=TEMPLATE  [default: table]",
@@ -66,7 +66,7 @@ def get(
     label_columns: tuple[str, ...],
     ignore_not_found: bool,
     show_managed_fields: bool,
-    source: Source,
+    source: JournalChoice,
 ) -> int:
     """Show objects, now or at an earlier time.
 
@@ -131,7 +131,7 @@ async def get_objects_at(
     if options.watch:
         raise click.UsageError("-w and --at exclude each other: the past does not change")
     where = "" if everywhere else namespace or opened.namespace
-    options = replace(options, selection=Selection(namespace=where, labels=selector, fields=field_selector))
+    options = replace(options, selection=ObjectSelection(namespace=where, labels=selector, fields=field_selector))
     selected = opened.kinds.select(words)
     _check_options(selected, options)
     moment = await opened.moment()

@@ -19,9 +19,9 @@ from mainstay.api.times import format_time
 from mainstay.cli.cluster_access import MANAGER, Command, Screen, call_cluster, cluster_options, load_config
 from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
-from mainstay.cli.hold_target import HOLD, Target, describe_effect, parse_target, shown
+from mainstay.cli.hold_target import HOLD, HoldTarget, describe_effect, parse_target, shown
 from mainstay.cli.object_selection import namespace_option
-from mainstay.cli.output import Form, Output, OutputType, complete, print_objects
+from mainstay.cli.output import Output, OutputFormat, OutputType, complete, print_objects
 
 if TYPE_CHECKING:
     from mainstay.api.kind import Object
@@ -64,7 +64,7 @@ def _complete(context: click.Context, param: click.Parameter, incomplete: str) -
 @click.option(
     "-o",
     "--output",
-    type=OutputType(Form.JSON, Form.YAML, Form.NAME),
+    type=OutputType(OutputFormat.JSON, OutputFormat.YAML, OutputFormat.NAME),
     default=Output(),
     metavar="FORMAT",
     help="json, yaml, name  [default: a sentence]",
@@ -126,7 +126,7 @@ def find_user_name(
     return found
 
 
-def build_hold(target: Target, name: str, owner: str, reason: str, now: datetime, length: timedelta) -> "Object":
+def build_hold(target: HoldTarget, name: str, owner: str, reason: str, now: datetime, length: timedelta) -> "Object":
     """Build the Hold. Its expiry is rounded up to a whole second, so that it is never too short."""
     until = format_time(now + length + timedelta(microseconds=999_999))
     spec = {**target.spec(), "owner": owner, "reason": reason, "expiresAt": until}

@@ -31,7 +31,7 @@ _EVICTIONS: Final = ("evictions", "eviction")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class HoldTarget:
     """What a Hold pauses."""
 
     what: HoldScope
@@ -49,16 +49,16 @@ class Target:
         return {"what": str(self.what), "target": {field: value for field, value in given.items() if value}}
 
 
-def parse_target(word: str, given_namespace: str, default_namespace: str) -> Target:
+def parse_target(word: str, given_namespace: str, default_namespace: str) -> HoldTarget:
     """Parse the target on a command line. Raises `click.UsageError`."""
     first, _, rest = word.partition("/")
     match first.lower():
         case "controller" | "controllers" if rest and "/" not in rest:
             if given_namespace:
                 raise click.UsageError("a controller has no namespace: remove -n")
-            return Target(HoldScope.CONTROLLER, rest)
+            return HoldTarget(HoldScope.CONTROLLER, rest)
         case each if each in _EVICTIONS and not rest:
-            return Target(HoldScope.EVICTIONS, "", given_namespace)
+            return HoldTarget(HoldScope.EVICTIONS, "", given_namespace)
         case "rollout" | "rollouts" if rest:
             kind, slash, name = rest.partition("/")
             if not slash:
@@ -66,7 +66,7 @@ def parse_target(word: str, given_namespace: str, default_namespace: str) -> Tar
             if kind.lower() not in _DEPLOYMENT:
                 raise click.UsageError(f"a rollout must be of a Deployment, not {kind!r}: use rollout/deploy/NAME")
             if name and "/" not in name:
-                return Target(HoldScope.ROLLOUT, name, given_namespace or default_namespace)
+                return HoldTarget(HoldScope.ROLLOUT, name, given_namespace or default_namespace)
     raise click.UsageError(f"WHAT must be {FORMS}, not {word!r}")
 
 

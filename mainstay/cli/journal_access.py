@@ -66,7 +66,7 @@ _REVISION: Final = re.compile(r"\d+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class JournalChoice:
     """Which journal to read, and at which time. At most one of `bundle` and `journal` is given."""
 
     kubeconfig: str = ""
@@ -119,7 +119,7 @@ def explain_options(command: F) -> F:
     ) -> Any:
         if bundle and journal:
             raise click.UsageError("--bundle and --journal exclude each other: remove one")
-        source = Source(kubeconfig=kubeconfig, context=context, bundle=bundle, journal=journal, at=at)
+        source = JournalChoice(kubeconfig=kubeconfig, context=context, bundle=bundle, journal=journal, at=at)
         return command(*args, source=source, **others)
 
     wrapped: Any = cluster_options(with_source)
@@ -145,7 +145,9 @@ def object_argument(command: F) -> F:
     return click.argument("words", nargs=-1, metavar="TYPE/NAME", shell_complete=complete_objects)(command)
 
 
-def explain(source: Source, work: Callable[[OpenJournal, Screen], Awaitable[int]], screen: Screen | None = None) -> int:
+def explain(
+    source: JournalChoice, work: Callable[[OpenJournal, Screen], Awaitable[int]], screen: Screen | None = None
+) -> int:
     """Run a command on a journal. Returns its exit code; raises `click.ClickException` if it fails."""
     from mainstay.client.config import BadConfig
     from mainstay.client.errors import ApiError
@@ -168,7 +170,7 @@ def explain(source: Source, work: Callable[[OpenJournal, Screen], Awaitable[int]
 
 
 @asynccontextmanager
-async def open_journal(source: Source) -> AsyncIterator[OpenJournal]:
+async def open_journal(source: JournalChoice) -> AsyncIterator[OpenJournal]:
     """Open the journal of a source. Raises `click.ClickException`, `ApiError`, `JournalError`."""
     async with AsyncExitStack() as stack:
         if source.bundle:
@@ -180,7 +182,7 @@ async def open_journal(source: Source) -> AsyncIterator[OpenJournal]:
         yield replace(found, at=source.at)
 
 
-async def _open_cluster(stack: AsyncExitStack, source: Source) -> OpenJournal:
+async def _open_cluster(stack: AsyncExitStack, source: JournalChoice) -> OpenJournal:
     from mainstay.client.client import Client
     from mainstay.client.errors import Unavailable
     from mainstay.client.remote_journal import RemoteJournal
@@ -215,7 +217,7 @@ async def _open_files(stack: AsyncExitStack, config: "Config", directory: Path) 
     return replace(found, namespace=_namespace(config), notes=(note, *found.notes))
 
 
-def _data_directory(source: Source) -> Path | None:
+def _data_directory(source: JournalChoice) -> Path | None:
     """Find the data directory of a server on this machine: the kubeconfig of `mainstay up` is in it."""
     from mainstay.env.disk import is_directory
 

@@ -9,7 +9,7 @@ import click
 from mainstay.api import names, quantity
 
 if TYPE_CHECKING:
-    from mainstay.agent.settings import Taint
+    from mainstay.agent.settings import TaintSetting
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -33,13 +33,13 @@ class Labels(click.ParamType[Mapping[str, str]]):
         return labels
 
 
-class Taints(click.ParamType["tuple[Taint, ...]"]):
+class Taints(click.ParamType["tuple[TaintSetting, ...]"]):
     name = "taints"
 
     def convert(
-        self, value: "str | tuple[Taint, ...]", param: click.Parameter | None, ctx: click.Context | None
-    ) -> "tuple[Taint, ...]":
-        from mainstay.agent.settings import Taint
+        self, value: "str | tuple[TaintSetting, ...]", param: click.Parameter | None, ctx: click.Context | None
+    ) -> "tuple[TaintSetting, ...]":
+        from mainstay.agent.settings import TaintSetting
 
         if not isinstance(value, str):
             return value
@@ -51,7 +51,7 @@ class Taints(click.ParamType["tuple[Taint, ...]"]):
                 self.fail(f"{part!r} is not KEY[=VALUE]:EFFECT with EFFECT one of {', '.join(_EFFECTS)}", param, ctx)
             for problem in (*names.qualified_name(key), *names.label_value(text)):
                 self.fail(f"{part!r}: {problem}", param, ctx)
-            taints.append(Taint(key, effect, text))
+            taints.append(TaintSetting(key, effect, text))
         return tuple(taints)
 
 

@@ -18,7 +18,7 @@ import click
 from mainstay.agent.agent import Agent
 from mainstay.agent.runner import CannotRun
 from mainstay.agent.serve.server import AgentServing
-from mainstay.agent.settings import AgentSettings, Taint
+from mainstay.agent.settings import AgentSettings, TaintSetting
 from mainstay.cli.component_process import shipping
 from mainstay.cli.readiness import wait_for_server
 from mainstay.client.client import Client
@@ -43,7 +43,7 @@ class AgentOptions:
     count: int | None
     lease: LeaseTimes
     labels: Mapping[str, str]
-    taints: tuple[Taint, ...]
+    taints: tuple[TaintSetting, ...]
     capacity: Mapping[str, str]
     pods_max: int
     zone: str

@@ -16,7 +16,7 @@ from mainstay.cli.cluster_access import Screen, describe_error
 from mainstay.cli.exits import Exit
 from mainstay.cli.kinds import KindSelection, KnownKind
 from mainstay.cli.object_selection import GetOptions
-from mainstay.cli.output import Form, complete, print_objects
+from mainstay.cli.output import OutputFormat, complete, print_objects
 from mainstay.cli.table_text import TableText
 from mainstay.client.client import Client
 from mainstay.client.errors import Expired, NotFound, Unavailable
@@ -152,7 +152,7 @@ class ObjectPrinter(Printer):
         return complete(kind, found, with_managers=self.options.show_managed_fields)
 
     def _print(self, kind: KnownKind, found: Object) -> None:
-        if self.options.output.form is Form.YAML:
+        if self.options.output.form is OutputFormat.YAML:
             self.screen.say("---")
         print_objects(self.screen, self.options.output, [(kind, found)], is_single=True)
 
@@ -203,7 +203,7 @@ class TablePrinter(Printer):
         self._needs_titles = not self.options.no_headers
         if not columns:
             return
-        is_wide = self.options.output.form is Form.WIDE
+        is_wide = self.options.output.form is OutputFormat.WIDE
         self._shown = [place for place, each in enumerate(columns) if is_wide or not each.get("priority")]
         titles = [columns[place]["name"] for place in self._shown]
         if self._has_namespaces(kind):

@@ -30,7 +30,7 @@ _COMPLETED_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class ObjectSelection:
     """Which objects of a kind a command works on."""
 
     namespace: str = "default"
@@ -50,7 +50,7 @@ class Selection:
 class GetOptions:
     """What `get` prints, of which objects."""
 
-    selection: Selection = field(default_factory=Selection)
+    selection: ObjectSelection = field(default_factory=ObjectSelection)
     output: Output = field(default_factory=Output)
     watch: bool = False
     watch_only: bool = False
@@ -63,9 +63,9 @@ class GetOptions:
 
 def make_selection(
     config: "Config", namespace: str, everywhere: bool, selector: str = "", field_selector: str = ""
-) -> Selection:
+) -> ObjectSelection:
     where = "" if everywhere else namespace or config.namespace
-    return Selection(namespace=where, labels=selector, fields=field_selector)
+    return ObjectSelection(namespace=where, labels=selector, fields=field_selector)
 
 
 def namespace_option(command: F) -> F:

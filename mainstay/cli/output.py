@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _JSONPATH: Final = "jsonpath="
 
 
-class Form(StrEnum):
+class OutputFormat(StrEnum):
     TABLE = ""
     WIDE = "wide"
     JSON = "json"
@@ -31,12 +31,12 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    form: Form = Form.TABLE
+    form: OutputFormat = OutputFormat.TABLE
     template: "Template | None" = None
 
     @property
     def is_table(self) -> bool:
-        return self.form in (Form.TABLE, Form.WIDE)
+        return self.form in (OutputFormat.TABLE, OutputFormat.WIDE)
 
 
 class OutputType(click.ParamType[Output]):
@@ -44,22 +44,22 @@ class OutputType(click.ParamType[Output]):
 
     name = "output"
 
-    def __init__(self, *forms: Form) -> None:
+    def __init__(self, *forms: OutputFormat) -> None:
         self._forms = forms
 
     def convert(self, value: str | Output, param: click.Parameter | None, ctx: click.Context | None) -> Output:
         if isinstance(value, Output):
             return value
-        if value.startswith(_JSONPATH) and Form.JSONPATH in self._forms:
+        if value.startswith(_JSONPATH) and OutputFormat.JSONPATH in self._forms:
             from mainstay.cli.jsonpath_template import BadTemplate, compile_template
 
             try:
-                return Output(Form.JSONPATH, compile_template(value.removeprefix(_JSONPATH)))
+                return Output(OutputFormat.JSONPATH, compile_template(value.removeprefix(_JSONPATH)))
             except BadTemplate as error:
                 self.fail(str(error), param, ctx)
-        if value in self._forms and value != Form.JSONPATH:
-            return Output(Form(value))
-        words = ["jsonpath=TEMPLATE" if form is Form.JSONPATH else str(form) for form in self._forms]
+        if value in self._forms and value != OutputFormat.JSONPATH:
+            return Output(OutputFormat(value))
+        words = ["jsonpath=TEMPLATE" if form is OutputFormat.JSONPATH else str(form) for form in self._forms]
         return self.fail(f"{value!r} is not one of {', '.join(words)}", param, ctx)
 
 
@@ -75,7 +75,7 @@ def print_objects(
     screen: Screen, output: Output, found: "Sequence[tuple[KnownKind, Object]]", *, is_single: bool
 ) -> None:
     """Print objects in full: a single one as it is, several as a `List`."""
-    if output.form is Form.NAME:
+    if output.form is OutputFormat.NAME:
         for kind, each in found:
             screen.say(kind.shown(each["metadata"]["name"]))
         return
@@ -92,9 +92,9 @@ def print_objects(
             "items": [each for _, each in found],
         }
     match output.form:
-        case Form.JSON:
+        case OutputFormat.JSON:
             screen.say(json.dumps(whole, indent=4, ensure_ascii=False, sort_keys=True))
-        case Form.YAML:
+        case OutputFormat.YAML:
             from mainstay.cli.yaml_text import yaml_text
 
             screen.say(yaml_text(whole))

@@ -11,7 +11,7 @@ import click
 
 from mainstay.cli.cluster_access import MANAGER, Command, Screen
 from mainstay.cli.explain_output import answer_option, exit_for, show_answer
-from mainstay.cli.journal_access import OpenJournal, Source, explain, explain_options
+from mainstay.cli.journal_access import JournalChoice, OpenJournal, explain, explain_options
 from mainstay.cli.manifests import Manifest, manifest_options, place, read_manifests
 from mainstay.cli.object_selection import namespace_option
 from mainstay.cli.output import Output
@@ -39,7 +39,12 @@ class PlanOptions:
 @answer_option("all nodes, steps, cures")
 @explain_options
 def plan(
-    files: tuple[str, ...], recursive: bool, namespace: str, force_conflicts: bool, output: Output, source: Source
+    files: tuple[str, ...],
+    recursive: bool,
+    namespace: str,
+    force_conflicts: bool,
+    output: Output,
+    source: JournalChoice,
 ) -> int:
     """Predict the effect of applying manifests.
 

@@ -12,7 +12,7 @@ from mainstay.cli.cluster_access import Command, Screen
 from mainstay.cli.counts import render_count
 from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
-from mainstay.cli.journal_access import OpenJournal, Source, explain, explain_options
+from mainstay.cli.journal_access import JournalChoice, OpenJournal, explain, explain_options
 from mainstay.cli.object_selection import namespace_option
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 )
 @namespace_option
 @explain_options
-def record(since: timedelta, objects: Sequence[str], namespace: str, source: Source) -> int:
+def record(since: timedelta, objects: Sequence[str], namespace: str, source: JournalChoice) -> int:
     """Export an incident bundle.
 
     \b

@@ -18,8 +18,8 @@ from mainstay.cli.counts import render_count
 from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
 from mainstay.cli.explain_output import answer_option
-from mainstay.cli.journal_access import OpenJournal, Source, explain, explain_options
-from mainstay.cli.output import Form, Output
+from mainstay.cli.journal_access import JournalChoice, OpenJournal, explain, explain_options
+from mainstay.cli.output import Output, OutputFormat
 from mainstay.cli.table_text import TableText
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def replay(
     component: str,
     build: str,
     output: Output,
-    source: Source,
+    source: JournalChoice,
 ) -> int:
     """Replay recorded decisions and compare.
 
@@ -274,7 +274,7 @@ def _show(
     summary: "Summary",
 ) -> None:
     form = wanted.output.form
-    if form in (Form.JSON, Form.YAML):
+    if form in (OutputFormat.JSON, OutputFormat.YAML):
         from mainstay.cli.yaml_text import yaml_text
 
         results = {
@@ -282,10 +282,12 @@ def _show(
             "replayed": summary.replayed,
             "agreement": summary.agreement,
         }
-        screen.say(json.dumps(results, indent=4, ensure_ascii=False) if form is Form.JSON else yaml_text(results))
+        screen.say(
+            json.dumps(results, indent=4, ensure_ascii=False) if form is OutputFormat.JSON else yaml_text(results)
+        )
         return
     if len(records) == 1:
-        for line in _render_one(records[0], answers[records[0].id], is_wide=form is Form.WIDE):
+        for line in _render_one(records[0], answers[records[0].id], is_wide=form is OutputFormat.WIDE):
             screen.say(line)
         return
     for line in _render_table(screen, summary):
@@ -296,10 +298,10 @@ def _show(
     verdict = "all identical" if same == summary.replayed else f"{same} identical, {summary.replayed - same} different"
     rest = f"; {cannot} not replayable" if cannot else ""
     screen.say(f"\n{render_count(summary.replayed, 'decision')} replayed{by}, {verdict}{rest}")
-    shown = summary.differences if form is Form.WIDE else summary.differences[:DIFFERENCES_SHOWN]
+    shown = summary.differences if form is OutputFormat.WIDE else summary.differences[:DIFFERENCES_SHOWN]
     for record, difference in shown:
         screen.say("")
-        for line in _render_one(record, difference, is_wide=form is Form.WIDE):
+        for line in _render_one(record, difference, is_wide=form is OutputFormat.WIDE):
             screen.say(line)
     if len(shown) < len(summary.differences):
         screen.say(f"\nand {len(summary.differences) - len(shown)} more; -o wide shows all")

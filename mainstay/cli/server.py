@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mainstay.cli.address import Address
+from mainstay.cli.address import AddressParam
 from mainstay.cli.component_options import log_options
 from mainstay.cli.durations import Duration
 from mainstay.cli.log_output import set_up_logs
@@ -60,7 +60,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option(
     "--listen",
-    type=Address(),
+    type=AddressParam(),
     default="127.0.0.1:6443",
     show_default=True,
     metavar="HOST:PORT",
@@ -155,7 +155,7 @@ def server(
     from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, tasks
     from mainstay.http.server import HttpLimits
     from mainstay.server.decisions.journal import JournalLimits
-    from mainstay.server.process import CannotGoOn, CannotStart, ServerOptions, serve
+    from mainstay.server.process import CannotGoOn, ServerCannotStart, ServerOptions, serve
 
     options = ServerOptions(
         data_dir=data_dir,
@@ -177,7 +177,7 @@ def server(
         raise click.ClickException(f"cannot use data directory {data_dir}: {error.strerror}") from None
     try:
         tasks.run(serve(options, env, _say_ready))
-    except (CannotGoOn, CannotStart) as error:
+    except (CannotGoOn, ServerCannotStart) as error:
         raise click.ClickException(str(error)) from error
 
 

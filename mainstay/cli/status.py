@@ -11,7 +11,7 @@ import msgspec
 from mainstay.api.holds import ParsedHold
 from mainstay.api.times import format_time, human_duration
 from mainstay.cli import cluster as shape
-from mainstay.cli.cluster import Cluster
+from mainstay.cli.cluster import LocalCluster
 from mainstay.cli.data_dir import data_dir_option
 from mainstay.cli.exits import Exit
 from mainstay.cli.hold_target import list_holds, render_holds
@@ -19,17 +19,17 @@ from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.readiness import NodeState, connect, find_ready, read_nodes
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, commands, disk, tasks
 from mainstay.supervisor import records
-from mainstay.supervisor.records import Record
+from mainstay.supervisor.records import ProcessRecord
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
     """Everything that `status` prints."""
 
-    cluster: Cluster
-    supervisor: Record | None
-    records: Mapping[str, Record]
-    running: Mapping[str, Record]
+    cluster: LocalCluster
+    supervisor: ProcessRecord | None
+    records: Mapping[str, ProcessRecord]
+    running: Mapping[str, ProcessRecord]
     nodes: Mapping[str, NodeState] | None
     """None: the server did not answer."""
     now: datetime
@@ -80,7 +80,7 @@ def status(data_dir: Path, output: str) -> int:
         settings = shape.read_settings(SystemDisk(data_dir)) if disk.is_directory(data_dir / "run") else None
         if settings is None:
             raise click.ClickException(f"no cluster in {data_dir}: start one with `mainstay up`, or use --data-dir")
-        state = tasks.run(_read_state(Cluster(data_dir, settings)))
+        state = tasks.run(_read_state(LocalCluster(data_dir, settings)))
     except PermissionError as error:
         raise click.ClickException(
             f"no permission to read {error.filename or data_dir}: run as the user of `mainstay up`"
@@ -89,7 +89,7 @@ def status(data_dir: Path, output: str) -> int:
     return state.code
 
 
-async def _read_state(cluster: Cluster) -> _State:
+async def _read_state(cluster: LocalCluster) -> _State:
     runs = SystemDisk(cluster.run)
     clock = SystemClock()
     env = Env(clock, Chance.fresh(), SystemDisk(cluster.data_dir))

@@ -7,7 +7,14 @@ import click
 from mainstay.cli.cluster_access import Command, Screen
 from mainstay.cli.exits import Exit
 from mainstay.cli.explain_output import answer_option, parse_since, show_answer, since_option
-from mainstay.cli.journal_access import OpenJournal, Source, explain, explain_options, not_found_error, object_argument
+from mainstay.cli.journal_access import (
+    JournalChoice,
+    OpenJournal,
+    explain,
+    explain_options,
+    not_found_error,
+    object_argument,
+)
 from mainstay.cli.object_selection import namespace_option
 from mainstay.cli.output import Output
 
@@ -22,7 +29,7 @@ from mainstay.cli.output import Output
 @since_option()
 @explain_options
 def timeline(
-    words: tuple[str, ...], namespace: str, output: Output, generation: int | None, since: str, source: Source
+    words: tuple[str, ...], namespace: str, output: Output, generation: int | None, since: str, source: JournalChoice
 ) -> int:
     """Show what happened to an object.
 

@@ -99,7 +99,7 @@ def up(data_dir: Path, detach: bool, patience: timedelta, **given: Any) -> int:
     \b
     Exit codes: 0 stopped (with --detach: ready), 1 cannot start, 124 not ready in time
     """
-    from mainstay.cli.cluster import CannotStart
+    from mainstay.cli.cluster import ClusterCannotStart
     from mainstay.cli.up_detached import run_detached
     from mainstay.cli.up_foreground import run_in_foreground
     from mainstay.env import machine, tasks
@@ -112,7 +112,7 @@ def up(data_dir: Path, detach: bool, patience: timedelta, **given: Any) -> int:
         if detach:
             return tasks.run(run_detached(data_dir, settings, patience))
         return tasks.run(run_in_foreground(data_dir, settings, patience))
-    except CannotStart as error:
+    except ClusterCannotStart as error:
         raise click.ClickException(str(error)) from error
     except DiskFull as error:
         raise click.ClickException(f"{error}: free some space and run `mainstay up` again") from error

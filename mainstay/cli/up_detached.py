@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from mainstay.cli import cluster as shape
-from mainstay.cli.cluster import CannotStart, Cluster, ClusterSettings, GivenSettings
+from mainstay.cli.cluster import ClusterCannotStart, ClusterSettings, GivenSettings, LocalCluster
 from mainstay.cli.counts import render_count
 from mainstay.cli.exits import Exit
 from mainstay.cli.up_progress import LOOK_EVERY, StartProgress, show_use, wait_until_ready
@@ -34,7 +34,7 @@ async def run_detached(directory: Path, given: GivenSettings, patience: timedelt
     if other is not None and not commands.is_alive(other.identity):
         other = None
     if other is not None and settings != shape.read_settings(disk):
-        raise CannotStart(
+        raise ClusterCannotStart(
             f"the cluster in {directory} is already running (process {other.pid}) with other options: run"
             " `mainstay down` first, or omit the options"
         )
@@ -47,19 +47,21 @@ async def run_detached(directory: Path, given: GivenSettings, patience: timedelt
         # Pass on all settings: only the background process writes them to the data directory.
         keeper = commands.start([*shape.up_command(directory), *_arguments(settings)], cwd=directory, output=log)
     async with _interruptible() as asked:
-        ready = tasks.spawn(_wait(Cluster(directory, settings), env, runs, progress, patience, keeper), name="wait")
+        ready = tasks.spawn(
+            _wait(LocalCluster(directory, settings), env, runs, progress, patience, keeper), name="wait"
+        )
         try:
             await asyncio.wait([ready, asked], return_when=asyncio.FIRST_COMPLETED)
             if not ready.done():
-                raise CannotStart("interrupted; the cluster starts in the background, `mainstay down` stops it")
+                raise ClusterCannotStart("interrupted; the cluster starts in the background, `mainstay down` stops it")
             is_ready = ready.result()
         finally:
             await tasks.stop(ready)
     if not commands.is_alive(keeper):
         for line in log_files.last_lines(log, LINES_SHOWN, after=size):
             click.echo(line.removeprefix("mainstay: "), err=True)
-        raise CannotStart(f"the cluster did not start; its log is {log}")
-    cluster = Cluster(directory, shape.read_settings(disk) or settings)
+        raise ClusterCannotStart(f"the cluster did not start; its log is {log}")
+    cluster = LocalCluster(directory, shape.read_settings(disk) or settings)
     if not is_ready:
         click.echo(
             f"mainstay: not ready after {patience.total_seconds():.0f} s; still starting in the background."
@@ -73,7 +75,7 @@ async def run_detached(directory: Path, given: GivenSettings, patience: timedelt
 
 
 async def _wait(
-    cluster: Cluster, env: Env, runs: SystemDisk, progress: StartProgress, patience: timedelta, keeper: Identity
+    cluster: LocalCluster, env: Env, runs: SystemDisk, progress: StartProgress, patience: timedelta, keeper: Identity
 ) -> bool:
     """Wait until the cluster is ready or the background process has ended."""
     gone = tasks.spawn(commands.ended(keeper), name="wait for the end of the background process")
@@ -84,7 +86,7 @@ async def _wait(
             return False
         assert settings is not None
         waiting = tasks.spawn(
-            wait_until_ready(Cluster(cluster.data_dir, settings), env, runs, progress, patience),
+            wait_until_ready(LocalCluster(cluster.data_dir, settings), env, runs, progress, patience),
             name="wait until ready",
         )
         try:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.cli import cluster as shape
-from mainstay.cli.cluster import SERVER, CannotStart, Cluster, ClusterSettings, GivenSettings
+from mainstay.cli.cluster import SERVER, ClusterCannotStart, ClusterSettings, GivenSettings, LocalCluster
 from mainstay.cli.cluster_stop import LEFT_OVER, STOPPED, WorkloadsEnd, stop_cluster, stop_workloads
 from mainstay.cli.counts import render_count
 from mainstay.cli.exits import Exit
@@ -20,8 +20,8 @@ from mainstay.cli.up_progress import StartProgress, mark, say, show_use, wait_un
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, commands, log_files, signals, tasks
 from mainstay.env.disk import DiskFull, directories_in
 from mainstay.supervisor import records
-from mainstay.supervisor.machine import SystemMachine
-from mainstay.supervisor.supervisor import Failure, Supervised, Supervisor
+from mainstay.supervisor.machine import SystemProcessHost
+from mainstay.supervisor.supervisor import ComponentFailure, Supervised, Supervisor
 
 FAILURES_MAX: Final = 3
 """During the first start: the start is aborted when a component fails this often in a row."""
@@ -30,7 +30,7 @@ CREDENTIALS_CHECKED_EVERY: Final = timedelta(hours=12)
 
 
 async def run_in_foreground(directory: Path, given: GivenSettings, patience: timedelta) -> int:
-    """Run until SIGINT or SIGTERM. Returns the exit code. Raises `CannotStart`, `DiskFull`, `OSError`."""
+    """Run until SIGINT or SIGTERM. Returns the exit code. Raises `ClusterCannotStart`, `DiskFull`, `OSError`."""
     return await _Foreground(directory, given).run(patience)
 
 
@@ -47,10 +47,10 @@ class _Foreground:
         self._is_ready = False
         self._was_there = False
         self._renewed: list[str] = []
-        self._given_up: asyncio.Future[Failure] | None = None
+        self._given_up: asyncio.Future[ComponentFailure] | None = None
         settings = shape.merge_settings(self._disk, given)
-        self._cluster = Cluster(directory, settings)
-        self._processes = SystemMachine(directory, self._cluster.logs)
+        self._cluster = LocalCluster(directory, settings)
+        self._processes = SystemProcessHost(directory, self._cluster.logs)
         self._runs = SystemDisk(self._cluster.run)
         self._supervisor = Supervisor(self._processes, self._runs, self._clock, own=commands.own_identity())
 
@@ -60,7 +60,7 @@ class _Foreground:
         try:
             await self._supervisor.lock()
         except Supervised as other:
-            raise CannotStart(
+            raise ClusterCannotStart(
                 f"the cluster in {self._directory} is already running (process {other.pid}): check `mainstay status`,"
                 " stop it with `mainstay down`, or start another with --data-dir and --port"
             ) from None
@@ -76,7 +76,7 @@ class _Foreground:
         settings = self._cluster.settings
         if not await self._worker.run(self._has_server):
             settings = await self._with_port(settings)
-        self._cluster = Cluster(self._directory, settings)
+        self._cluster = LocalCluster(self._directory, settings)
         await self._worker.run(shape.write_settings, self._disk, settings)
         self._renewed = await self._renew()
 
@@ -94,17 +94,17 @@ class _Foreground:
                 return msgspec.structs.replace(settings, port=await find_free_port(settings.host))
             await check_port(settings.host, settings.port)
         except PermissionError:
-            raise CannotStart(
+            raise ClusterCannotStart(
                 f"no permission to listen on port {settings.port}: choose one above 1023 with --port"
             ) from None
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise CannotStart(
+                raise ClusterCannotStart(
                     f"port {settings.port} on {settings.host} is in use by another process: stop it, or choose another"
                     " port with --port (0 takes a free one)"
                 ) from None
             reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
-            raise CannotStart(
+            raise ClusterCannotStart(
                 f"cannot listen on {settings.host}:{settings.port}: {reason}; use an address"
                 " of this machine with --host"
             ) from None
@@ -117,7 +117,7 @@ class _Foreground:
         try:
             return await self._worker.run(ensure_all, self._cluster, self._disk, self._clock)
         except BadCertificate as error:
-            raise CannotStart(f"{self._directory}: {error}") from None
+            raise ClusterCannotStart(f"{self._directory}: {error}") from None
 
     async def _run(self, stopping: signals.StopSignals, progress: StartProgress, patience: timedelta) -> int:
         cluster, supervisor = self._cluster, self._supervisor
@@ -189,10 +189,10 @@ class _Foreground:
             try:
                 for name in await self._renew():
                     self._supervisor.renew(name)
-            except (CannotStart, DiskFull, OSError) as error:
+            except (ClusterCannotStart, DiskFull, OSError) as error:
                 say(f"mainstay: cannot renew credentials: {error}", err=True)
 
-    def _failed(self, failure: Failure) -> None:
+    def _failed(self, failure: ComponentFailure) -> None:
         again = f"restarting in {failure.pause.total_seconds():.1f} s"
         text = f"  {mark('✗', 'red')} {failure.name:<14}{_describe(failure)}; {again}"
         is_hopeless = not self._is_ready and not self._was_there and failure.failures >= FAILURES_MAX
@@ -230,7 +230,7 @@ async def _hurry(stopping: signals.StopSignals, supervisor: Supervisor, hurried:
     supervisor.hurry()
 
 
-def _describe(failure: Failure) -> str:
+def _describe(failure: ComponentFailure) -> str:
     if failure.why:
         return f"cannot start: {failure.why}"
     code = failure.exit_code

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from mainstay.cli.cluster import SERVER, Cluster
+from mainstay.cli.cluster import SERVER, LocalCluster
 from mainstay.cli.data_dir import default_data_dir
 from mainstay.env import Clock, Disk, Env, commands, tasks
 from mainstay.supervisor import records
@@ -34,7 +34,7 @@ class StartProgress:
 
 
 async def wait_until_ready(
-    cluster: Cluster, env: Env, runs: Disk, progress: StartProgress, patience: timedelta
+    cluster: LocalCluster, env: Env, runs: Disk, progress: StartProgress, patience: timedelta
 ) -> bool:
     """Print each component as it becomes ready. Returns whether all of them are."""
     try:
@@ -45,7 +45,7 @@ async def wait_until_ready(
     return True
 
 
-async def _show_until_ready(cluster: Cluster, env: Env, runs: Disk, progress: StartProgress) -> None:
+async def _show_until_ready(cluster: LocalCluster, env: Env, runs: Disk, progress: StartProgress) -> None:
     from mainstay.cli.readiness import connect, find_ready, read_nodes
 
     wanted = [node.name for node in cluster.nodes()]
@@ -71,11 +71,11 @@ async def _show_until_ready(cluster: Cluster, env: Env, runs: Disk, progress: St
         await tasks.sleep(LOOK_EVERY)
 
 
-def _running(runs: Disk) -> Mapping[str, records.Record]:
+def _running(runs: Disk) -> Mapping[str, records.ProcessRecord]:
     return {name: record for name, record in records.read_all(runs).items() if commands.is_alive(record.identity)}
 
 
-def show_use(cluster: Cluster, *, is_detached: bool) -> None:
+def show_use(cluster: LocalCluster, *, is_detached: bool) -> None:
     """Print how to use the cluster."""
     option = "" if cluster.data_dir == default_data_dir() else f" --data-dir {cluster.data_dir}"
     lines = [

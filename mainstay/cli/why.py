@@ -9,7 +9,14 @@ import click
 
 from mainstay.cli.cluster_access import Command, Screen
 from mainstay.cli.explain_output import answer_option, exit_for, show_answer
-from mainstay.cli.journal_access import OpenJournal, Source, explain, explain_options, find_elsewhere, object_argument
+from mainstay.cli.journal_access import (
+    JournalChoice,
+    OpenJournal,
+    explain,
+    explain_options,
+    find_elsewhere,
+    object_argument,
+)
 from mainstay.cli.object_selection import namespace_option
 from mainstay.cli.output import Output
 
@@ -20,7 +27,7 @@ from mainstay.cli.output import Output
 @answer_option("all nodes, all evidence")
 @click.option("--generation", type=int, default=None, metavar="N", help="Explain this generation of the object")
 @explain_options
-def why(words: tuple[str, ...], namespace: str, output: Output, generation: int | None, source: Source) -> int:
+def why(words: tuple[str, ...], namespace: str, output: Output, generation: int | None, source: JournalChoice) -> int:
     """Explain the state of an object.
 
     \b

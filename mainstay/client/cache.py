@@ -42,11 +42,11 @@ _CHECKED_ONE_IN: Final = 1000  # Changes. All values of each index are looked at
 _read_type = reader([("kind",), ("apiVersion",)])
 
 
-class Malformed(Exception):
+class MalformedObject(Exception):
     """This is no object with a name, a uid and a numbered resource version."""
 
 
-class Stopped(Exception):
+class CacheStopped(Exception):
     """The revision will not be reached: this cache is no longer fed."""
 
 
@@ -122,14 +122,14 @@ class Cache:
         return max(entry.revision if entry is not None else 0, tombstone.revision if tombstone is not None else 0)
 
     async def wait_until(self, revision: int) -> None:
-        """Wait until everything up to a revision has been applied. Raises `Stopped` if that will not happen any more.
+        """Wait until everything up to a revision has been applied. Raises `CacheStopped` if that cannot happen.
 
         This is how to read one's own writes: wait for the resource version that a write has returned.
         """
         if self.is_synced and self.revision >= revision:
             return
         if self._is_closed:
-            raise Stopped(f"the cache of {self.kind} stopped at {self.revision}, before {revision}")
+            raise CacheStopped(f"the cache of {self.kind} stopped at {self.revision}, before {revision}")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (revision, next(self._order_of_waiting), waiter))
         try:
@@ -175,22 +175,22 @@ class Cache:
     # Feeding.
 
     def read(self, raw: bytes) -> CachedObject:
-        """An object as this cache would keep it. Raises `Malformed`."""
+        """An object as this cache would keep it. Raises `MalformedObject`."""
         try:
             fields = self._read_fields(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Malformed(f"{self.kind}: {error}") from None
+            raise MalformedObject(f"{self.kind}: {error}") from None
         namespace, name, uid, version = fields[:4]
         if namespace is None:
             namespace = ""
         if type(name) is not str or type(uid) is not str or type(namespace) is not str or not name:
-            raise Malformed(f"{self.kind}: not an object with a name and a uid: {raw[:200]!r}")
+            raise MalformedObject(f"{self.kind}: not an object with a name and a uid: {raw[:200]!r}")
         try:
             # As good as a key, to look.
             held: CachedObject | None = self._entries.get((namespace, name))  # type: ignore[call-overload]
             revision = int(version)
         except (TypeError, ValueError):
-            raise Malformed(f"{self.kind}: not an object with a name and a version: {raw[:200]!r}") from None
+            raise MalformedObject(f"{self.kind}: not an object with a name and a version: {raw[:200]!r}") from None
         if held is not None and held.revision == revision and held.raw == raw and len(held.values) == len(self._looks):
             return held  # After a relist most objects are unchanged, and need not be kept twice.
         values = tuple([() if fields[slot] is None else tuple(look(fields[slot])) for slot, look in self._looks])
@@ -207,7 +207,7 @@ class Cache:
         try:
             kind, _ = _read_type(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Malformed(f"{self.kind}: {error}") from None
+            raise MalformedObject(f"{self.kind}: {error}") from None
         if kind is None:
             said = b'{"kind":"%b","apiVersion":"%b",' % (self.kind.kind.encode(), self.kind.group_version.encode())
             raw = said + raw.lstrip()[1:]
@@ -261,12 +261,14 @@ class Cache:
         self._reach(revision)
 
     def close(self) -> None:
-        """Feed this cache no longer. It stays readable; tasks that wait for a revision get `Stopped`."""
+        """Feed this cache no longer. It stays readable; tasks that wait for a revision get `CacheStopped`."""
         self._is_closed = True
         waiting, self._waiting = self._waiting, []
         for revision, _, waiter in waiting:
             if not waiter.done():
-                waiter.set_exception(Stopped(f"the cache of {self.kind} stopped at {self.revision}, before {revision}"))
+                waiter.set_exception(
+                    CacheStopped(f"the cache of {self.kind} stopped at {self.revision}, before {revision}")
+                )
 
     def _require_forward(self, revision: int, is_rewind: bool) -> None:
         if revision < self.revision and not is_rewind:

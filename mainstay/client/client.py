@@ -36,11 +36,11 @@ from mainstay.client.call import (
     writing,
 )
 from mainstay.client.config import Config
-from mainstay.client.connection import Response
+from mainstay.client.connection import ServerResponse
 from mainstay.client.dispatch import RequestCounts, Sender, ServerState
 from mainstay.client.errors import Unavailable
 from mainstay.client.limits import ClientLimits
-from mainstay.client.stream import Stream
+from mainstay.client.stream import ResponseStream
 from mainstay.client.watch import Watch
 from mainstay.env import Env
 
@@ -205,9 +205,9 @@ class Client:
             lines += header_line(EPOCH, opening)
         return Watch(self._sender, Call("GET", with_query(kind.path(namespace), query), lines), self._limits)
 
-    def stream(self, path: str, query: Pairs) -> Stream:
+    def stream(self, path: str, query: Pairs) -> ResponseStream:
         """An answer that comes bit by bit, such as a log, as bytes. `path` has to be escaped."""
-        return Stream(self._sender, Call("GET", with_query(path, query), ACCEPT_ANYTHING), self._limits)
+        return ResponseStream(self._sender, Call("GET", with_query(path, query), ACCEPT_ANYTHING), self._limits)
 
     # Writing. All return the object as it was stored, and raise `Unavailable` if it is not known what became of it.
 
@@ -326,7 +326,7 @@ class Client:
         query: Pairs | Mapping[str, str] = (),  # type: ignore[assignment]
         body: Any = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Response:
+    ) -> ServerResponse:
         """Whatever is not above. Raises `ApiError` for what is no success. Only a GET is ever sent twice after a loss.
 
         `path` is sent as it is and has to be escaped. `body` is a value to be sent as JSON, or bytes.
@@ -351,7 +351,7 @@ class Client:
         return _decoded(_object_decoder, call, await self._sender.send(call))
 
 
-def _decoded(decoder: "msgspec.json.Decoder[T]", call: Call, response: Response) -> T:
+def _decoded(decoder: "msgspec.json.Decoder[T]", call: Call, response: ServerResponse) -> T:
     try:
         return decoder.decode(response.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

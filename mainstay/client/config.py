@@ -33,7 +33,7 @@ class BadConfig(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class ClientTls:
     """All certificates and keys are PEM."""
 
     authorities: str = ""
@@ -48,7 +48,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServerAddress:
     """One server. The prefix comes before every path: a server may be behind another one."""
 
     host: str
@@ -66,7 +66,7 @@ class Address:
         return f"{'https' if self.is_tls else 'http'}://{self.authority}{self.prefix}"
 
 
-def address_of(url: str) -> Address:
+def address_of(url: str) -> ServerAddress:
     """Take the address of a server apart. Raises `BadConfig`."""
     try:
         parts = urlsplit(url)
@@ -80,7 +80,7 @@ def address_of(url: str) -> Address:
     path = parts.path.rstrip("/")
     if not path.isascii() or not path.isprintable() or " " in path:
         raise BadConfig(f"invalid server address {url!r}: escape the special characters in its path")
-    return Address(host, port or _PORTS[parts.scheme], parts.scheme == "https", path)
+    return ServerAddress(host, port or _PORTS[parts.scheme], parts.scheme == "https", path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Config:
 
     servers: tuple[str, ...]
     """Each is as good as any other. One is asked until it fails, then the next."""
-    tls: Tls = Tls()
+    tls: ClientTls = ClientTls()
     token: str = field(default="", repr=False)
     token_file: Path | None = None
     """Goes before `token`, and is read again, because others renew it."""
@@ -107,7 +107,7 @@ class Config:
             raise BadConfig("client certificate and key must be given together; one of them is missing")
 
     @property
-    def addresses(self) -> tuple[Address, ...]:
+    def addresses(self) -> tuple[ServerAddress, ...]:
         return tuple(address_of(server) for server in self.servers)
 
 
@@ -126,7 +126,7 @@ def from_kubeconfig(text: str, base_dir: Path, *, context: str = "") -> Config:
     cluster.refuse(_CLUSTER_KEYS_REFUSED)
     user.refuse(_USER_KEYS_REFUSED)
     token_file = user.text("tokenFile")
-    tls = Tls(
+    tls = ClientTls(
         authorities=cluster.pem("certificate-authority", base_dir),
         certificate=user.pem("client-certificate", base_dir),
         key=user.pem("client-key", base_dir),
@@ -164,7 +164,7 @@ def in_cluster(environ: Mapping[str, str] = os.environ, directory: Path = IN_CLU
     except (OSError, UnicodeDecodeError):
         namespace = ""
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    tls = Tls(authorities=_read(directory / "ca.crt"))
+    tls = ClientTls(authorities=_read(directory / "ca.crt"))
     return Config((server,), tls, token_file=token_file, namespace=namespace or "default")
 
 

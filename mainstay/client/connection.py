@@ -4,8 +4,9 @@
     follow(request, sink) ─► … ─► Response with the head only            its body goes to the sink as it comes
 
 It knows nothing of servers, repeats or errors of the API. What can go wrong here is that no whole answer comes:
-`Broken`, or `Malformed` if what came is no HTTP. Either way the connection is over. Waiting is bounded by silence, not
-by length: a long answer may take as long as it keeps coming, until the moment that the caller has set.
+`ConnectionBroken`, or `MalformedResponse` if what came is no HTTP. Either way the connection is over. Waiting is
+bounded by silence, not by length: a long answer may take as long as it keeps coming, until the moment that the caller
+has set.
 
 Answers are taken as they are sent; no compression is asked for.
 """
@@ -27,7 +28,7 @@ _SECOND_NS = 1_000_000_000
 _UNASKED = "the server sent data without a request"
 
 
-class Response(msgspec.Struct, frozen=True):
+class ServerResponse(msgspec.Struct, frozen=True):
     """An answer. Names of headers are in lower case; of those that came several times, the last one counts."""
 
     status: int
@@ -35,11 +36,11 @@ class Response(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Broken(Exception):
+class ConnectionBroken(Exception):
     """No whole answer came. What was asked for may have been done."""
 
 
-class Malformed(Broken):
+class MalformedResponse(ConnectionBroken):
     """Something came, and it makes no sense as an answer. Asking again will hardly help."""
 
 
@@ -51,7 +52,7 @@ class Sink(Protocol):
     def end(self) -> None:
         """That was all."""
 
-    def fail(self, error: Broken) -> None:
+    def fail(self, error: ConnectionBroken) -> None:
         """There will be no more, and that was not all."""
 
 
@@ -59,7 +60,7 @@ class _Stop(Exception):
     """Leaves the parser, which can only be stopped by an exception from a callback."""
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """Made by `network.connect`, and then used by one caller at a time."""
 
     __slots__ = (
@@ -89,17 +90,17 @@ class Connection(asyncio.Protocol):
 
     _transport: asyncio.Transport
 
-    def __init__(self, limits: ClientLimits, clock: Clock, on_lost: "Callable[[Connection], None]") -> None:
+    def __init__(self, limits: ClientLimits, clock: Clock, on_lost: "Callable[[ClientConnection], None]") -> None:
         self._limits = limits
         self._silence_s = limits.answer_within.total_seconds()
         self._clock = clock
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
-        self._waiter: asyncio.Future[Response] | None = None
+        self._waiter: asyncio.Future[ServerResponse] | None = None
         self._sink: Sink | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._failure: Malformed | None = None  # Set in a callback of the parser, which cannot raise it itself.
+        self._failure: MalformedResponse | None = None  # Set in a callback of the parser, which cannot raise it itself.
         self._is_lost = False
         self._was_active = False
         self._until_ns = 0
@@ -122,8 +123,10 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         return not self._is_lost and not self._transport.is_closing()
 
-    def exchange(self, head: bytes, body: bytes, until_ns: int) -> asyncio.Future[Response]:
-        """Send a request, and wait for its answer. Raises `Broken`. Cancelling it leaves the connection useless."""
+    def exchange(self, head: bytes, body: bytes, until_ns: int) -> asyncio.Future[ServerResponse]:
+        """Send a request, and wait for its answer. Raises `ConnectionBroken`. Cancelling it leaves the connection
+        useless.
+        """
         waiter = self._waiter = self._loop.create_future()
         self._until_ns = until_ns
         self._wait_for_bytes()
@@ -137,7 +140,7 @@ class Connection(asyncio.Protocol):
             transport.write(body)
         return waiter
 
-    def follow(self, head: bytes, sink: Sink, until_ns: int) -> asyncio.Future[Response]:
+    def follow(self, head: bytes, sink: Sink, until_ns: int) -> asyncio.Future[ServerResponse]:
         """Send a request, and wait for the head of its answer.
 
         If that is a success, the body goes to the sink, and nothing here limits how long it is silent. If not, the
@@ -165,8 +168,8 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """End it now. A request that waits for an answer gets `Broken`."""
-        self._break(Broken("the connection was aborted"))
+        """End it now. A request that waits for an answer gets `ConnectionBroken`."""
+        self._break(ConnectionBroken("the connection was aborted"))
 
     # What the transport calls.
 
@@ -176,7 +179,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._parser is None or (self._waiter is None and self._sink is None):
             # Nothing was asked: whatever it is, it would be taken for the answer to the next request.
-            self._break(Malformed(_UNASKED))
+            self._break(MalformedResponse(_UNASKED))
             return
         self._was_active = True
         if not self._is_in_body:
@@ -188,26 +191,26 @@ class Connection(asyncio.Protocol):
                 raise  # One of our own callbacks has failed.
             self._break(self._failure)
         except HttpParserUpgrade:
-            self._break(Malformed("the server switched to another protocol without a request"))
+            self._break(MalformedResponse("the server switched to another protocol without a request"))
         except HttpParserError as error:
-            self._break(Malformed(f"invalid HTTP answer: {error}"))
+            self._break(MalformedResponse(f"invalid HTTP answer: {error}"))
         else:
             if not self._is_in_body and self._head_bytes > self._limits.head_bytes:
-                self._break(Malformed(f"the head of the answer is longer than {self._limits.head_bytes} bytes"))
+                self._break(MalformedResponse(f"the head of the answer is longer than {self._limits.head_bytes} bytes"))
 
     def eof_received(self) -> bool:
         if self._until_eof and self._is_in_body:
             self.is_reusable = False
             self._finish()  # Neither a length nor chunks: the end of the connection is that of the answer.
         else:
-            self._break(Broken("the server closed the connection before its answer was complete"))
+            self._break(ConnectionBroken("the server closed the connection before its answer was complete"))
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_lost = True
         self.is_reusable = False
         words = f"the connection broke: {error}" if error is not None else "the connection was closed"
-        self._fail(Broken(words))
+        self._fail(ConnectionBroken(words))
         self._parser = None  # It knows this object, which knows it.
         self._on_lost(self)
 
@@ -232,7 +235,7 @@ class Connection(asyncio.Protocol):
             if status >= 300:
                 self._sink = None
             elif status >= 200:
-                self._answer(Response(status, headers, b""))
+                self._answer(ServerResponse(status, headers, b""))
 
     def on_body(self, data: bytes) -> None:
         if self._sink is not None:
@@ -259,10 +262,10 @@ class Connection(asyncio.Protocol):
         else:
             status = cast(HttpResponseParser, self._parser).get_status_code()
             body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-            self._answer(Response(status, self._headers, body))
+            self._answer(ServerResponse(status, self._headers, body))
         self._expect()
 
-    def _answer(self, response: Response) -> None:
+    def _answer(self, response: ServerResponse) -> None:
         self._stop_waiting()
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
@@ -271,15 +274,15 @@ class Connection(asyncio.Protocol):
     # Ending.
 
     def _stop(self, message: str) -> _Stop:
-        self._failure = Malformed(message)
+        self._failure = MalformedResponse(message)
         return _Stop()
 
-    def _break(self, error: Broken) -> None:
+    def _break(self, error: ConnectionBroken) -> None:
         self.is_reusable = False
         self._fail(error)
         self._transport.abort()
 
-    def _fail(self, error: Broken) -> None:
+    def _fail(self, error: ConnectionBroken) -> None:
         self._stop_waiting()
         waiter, self._waiter = self._waiter, None
         sink, self._sink = self._sink, None
@@ -301,7 +304,7 @@ class Connection(asyncio.Protocol):
             self._wait_for_bytes()
         else:
             self._timer = None
-            self._break(Broken("timed out waiting for an answer"))
+            self._break(ConnectionBroken("timed out waiting for an answer"))
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:

@@ -20,13 +20,20 @@ import msgspec
 from mainstay.client import breaker
 from mainstay.client.breaker import BreakerState
 from mainstay.client.call import Call, Repeat, header_line
-from mainstay.client.config import Address, BadConfig, Config
-from mainstay.client.connection import Broken, Connection, Malformed, Response, Sink, nanoseconds
+from mainstay.client.config import BadConfig, Config, ServerAddress
+from mainstay.client.connection import (
+    ClientConnection,
+    ConnectionBroken,
+    MalformedResponse,
+    ServerResponse,
+    Sink,
+    nanoseconds,
+)
 from mainstay.client.credentials import Credentials
 from mainstay.client.errors import ApiError, Unauthorized, Unavailable, build_error
 from mainstay.client.limits import ClientLimits
-from mainstay.client.pool import NotSent, Pool, ShutDown
-from mainstay.client.retry_policy import Attempt, Failure, wait_before_repeat
+from mainstay.client.pool import ConnectionPool, RequestNotSent, ShutDown
+from mainstay.client.retry_policy import RequestAttempt, RequestFailure, wait_before_repeat
 from mainstay.client.tls import tls_context
 from mainstay.env import Env, tasks
 
@@ -60,14 +67,14 @@ class ServerState:
 class _Server:
     __slots__ = ("address", "breaker", "lines", "pool")
 
-    def __init__(self, address: Address, pool: Pool, lines: bytes) -> None:
+    def __init__(self, address: ServerAddress, pool: ConnectionPool, lines: bytes) -> None:
         self.address = address
         self.pool = pool
         self.lines = lines
         self.breaker: breaker.State = breaker.HEALTHY
 
 
-class _AllLeftAlone(NotSent):
+class _AllLeftAlone(RequestNotSent):
     """Every breaker is open."""
 
 
@@ -88,9 +95,9 @@ class Sender:
         self._knows_operations: bool | None = None
         self.counts = RequestCounts()
 
-    def _server(self, address: Address, config: Config, tls: ssl.SSLContext | None, agent: bytes) -> _Server:
+    def _server(self, address: ServerAddress, config: Config, tls: ssl.SSLContext | None, agent: bytes) -> _Server:
         used = tls if address.is_tls else None
-        pool = Pool(address, used, config.tls.server_name, self._limits, self._clock)
+        pool = ConnectionPool(address, used, config.tls.server_name, self._limits, self._clock)
         return _Server(address, pool, header_line("Host", address.authority) + agent)
 
     def states(self) -> list[ServerState]:
@@ -107,15 +114,15 @@ class Sender:
 
     # Requests.
 
-    async def send(self, call: Call) -> Response:
+    async def send(self, call: Call) -> ServerResponse:
         """The answer, if it is a success. Raises `ApiError` otherwise."""
         return await self._send(call, None)
 
-    async def follow(self, call: Call, sink: "Follower") -> Response:
+    async def follow(self, call: Call, sink: "ConnectedSink") -> ServerResponse:
         """The same for an answer without end: its head is returned, its body goes to the sink."""
         return await self._send(call, sink)
 
-    async def _send(self, call: Call, sink: "Follower | None") -> Response:
+    async def _send(self, call: Call, sink: "ConnectedSink | None") -> ServerResponse:
         until_ns = self._clock.monotonic_ns() + self._within_ns
         self.counts.requests += 1
         number = 0
@@ -129,24 +136,28 @@ class Sender:
                     return response
                 retry_after = parse_retry_after(response.headers)
                 failure, error = self._refusal(call, response, retry_after, is_first=number == 1)
-            except NotSent as unsent:
-                failure = Failure.FINAL if isinstance(unsent, _AllLeftAlone | ShutDown) else Failure.NOT_SENT
+            except RequestNotSent as unsent:
+                failure = (
+                    RequestFailure.FINAL if isinstance(unsent, _AllLeftAlone | ShutDown) else RequestFailure.NOT_SENT
+                )
                 error = Unavailable(f"{call}: {unsent}")
-            except Broken as broken:
-                failure = Failure.FINAL if isinstance(broken, Malformed) else Failure.NO_ANSWER
+            except ConnectionBroken as broken:
+                failure = RequestFailure.FINAL if isinstance(broken, MalformedResponse) else RequestFailure.NO_ANSWER
                 error = Unavailable(f"{call}: {broken}", may_have_happened=not call.is_read)
             except BadConfig as unusable:  # A token file that is not there any more.
-                failure, error = Failure.FINAL, Unauthorized(f"{call}: {unusable}")
+                failure, error = RequestFailure.FINAL, Unauthorized(f"{call}: {unusable}")
             # Of any attempt: a later one that was refused does not undo an earlier one.
             may_have_happened = error.may_have_happened = may_have_happened or error.may_have_happened
             is_safe = call.repeat is Repeat.SAFE or (
-                failure in (Failure.NO_ANSWER, Failure.UNABLE)
+                failure in (RequestFailure.NO_ANSWER, RequestFailure.UNABLE)
                 and call.repeat is Repeat.BY_OPERATION
                 and number < self._limits.retry.attempts_max
                 and await self._server_knows_operations(until_ns)
             )
             left = timedelta(microseconds=(until_ns - self._clock.monotonic_ns()) // 1000)
-            attempt = Attempt(number, failure, retry_after, is_safe, len(self._servers), left, self._jitter.random())
+            attempt = RequestAttempt(
+                number, failure, retry_after, is_safe, len(self._servers), left, self._jitter.random()
+            )
             wait = wait_before_repeat(attempt, self._limits.retry)
             if wait is None:
                 raise error
@@ -155,22 +166,22 @@ class Sender:
             self.counts.repeats += 1
 
     def _refusal(
-        self, call: Call, response: Response, retry_after: timedelta | None, *, is_first: bool
-    ) -> tuple[Failure, ApiError]:
+        self, call: Call, response: ServerResponse, retry_after: timedelta | None, *, is_first: bool
+    ) -> tuple[RequestFailure, ApiError]:
         error = build_error(response.status, response.body, retry_after=retry_after, is_read=call.is_read)
         if response.status == 401 and is_first and self._credentials.refused():
-            return Failure.NOT_SENT, error  # There is a newer token: as if it had not been tried.
+            return RequestFailure.NOT_SENT, error  # There is a newer token: as if it had not been tried.
         if response.status == 429 or (response.status == 503 and not error.may_have_happened and retry_after):
-            return Failure.REFUSED, error
-        return (Failure.UNABLE if response.status >= 500 else Failure.FINAL), error
+            return RequestFailure.REFUSED, error
+        return (RequestFailure.UNABLE if response.status >= 500 else RequestFailure.FINAL), error
 
-    async def _attempt(self, call: Call, sink: "Follower | None", until_ns: int) -> Response:
-        """Send it once. Raises `NotSent`, `Broken`."""
+    async def _attempt(self, call: Call, sink: "ConnectedSink | None", until_ns: int) -> ServerResponse:
+        """Send it once. Raises `RequestNotSent`, `ConnectionBroken`."""
         server = self._choose()
         # Before there is a connection, so that a file which cannot be read costs none.
         head = call.head(server.address.prefix, server.lines + self._credentials.header())
         pool = server.pool
-        connection: Connection | None = None
+        connection: ClientConnection | None = None
         try:
             if sink is not None:
                 connection = await pool.open_apart()
@@ -179,14 +190,14 @@ class Sender:
             else:
                 connection = pool.take() or await pool.acquire(until_ns)
                 response = await connection.exchange(head, call.body, until_ns)
-        except NotSent:
+        except RequestNotSent:
             self.counts.unsent += 1
             self._failed(server)
             raise
         except BaseException as error:
             if connection is not None:
                 pool.discard(connection)
-            if isinstance(error, Broken):
+            if isinstance(error, ConnectionBroken):
                 self.counts.unanswered += 1
                 pool.drop_idle()
                 self._failed(server)
@@ -230,17 +241,17 @@ class Sender:
             try:
                 response = await self._attempt(_VERSION, None, until_ns)
                 version = msgspec.json.decode(response.body)
-            except (NotSent, Broken, msgspec.DecodeError):
+            except (RequestNotSent, ConnectionBroken, msgspec.DecodeError):
                 return False  # Not known, so not safe. It is asked again when it matters next.
             if response.status == 200 and isinstance(version, dict):
                 self._knows_operations = version.get("gitCommit") == "mainstay"
         return self._knows_operations is True
 
 
-class Follower(Sink, Protocol):
+class ConnectedSink(Sink, Protocol):
     """A sink that knows its connection, to hold it back and to end it."""
 
-    connection: Connection
+    connection: ClientConnection
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> timedelta | None:

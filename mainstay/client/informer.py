@@ -10,7 +10,7 @@ different, including deletes that were not observed; what came and went meanwhil
 them than one needs at once, but each costs the server a watch and this process the memory of its objects.
 
 A subscriber that raises is a bug and stops the informer, which is reported to the loop (`SubscriberFailed`); tasks
-that wait for a revision get `Stopped` instead of waiting for ever.
+that wait for a revision get `CacheStopped` instead of waiting for ever.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, ChangeType
 from mainstay.client.indexes import Index
-from mainstay.client.pump import SILENCE_MAX, Collection, Pump, Source
+from mainstay.client.pump import SILENCE_MAX, Collection, Pump, PumpSource
 from mainstay.client.reflector import PAGE_LIMIT, Reflector, ReflectorCounters
 from mainstay.env import Env, tasks
 from mainstay.env.invariants import BrokenInvariant
@@ -38,7 +38,7 @@ class Informer:
 
     def __init__(
         self,
-        source: Source,
+        source: PumpSource,
         env: Env,
         collection: Collection,
         indexes: Sequence[Index] = (),
@@ -70,7 +70,7 @@ class Informer:
         self.cache.close()
 
     async def synced(self) -> None:
-        """Wait until the cache has been filled. Raises `Stopped` (cache.py) if that will not happen any more."""
+        """Wait until the cache has been filled. Raises `CacheStopped` (cache.py) if that will not happen any more."""
         await self.cache.wait_until(0)
 
     def subscribe(self, subscriber: Subscriber) -> None:
@@ -137,7 +137,7 @@ class Informer:
 class Informers:
     """The informers of one process: one for each collection."""
 
-    def __init__(self, source: Source, env: Env) -> None:
+    def __init__(self, source: PumpSource, env: Env) -> None:
         self._source = source
         self._env = env
         self._informers: dict[Collection, Informer] = {}

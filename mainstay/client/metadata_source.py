@@ -32,7 +32,7 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class MetadataSource:
-    """Implements `Source` (client/pump.py)."""
+    """Implements `PumpSource` (client/pump.py)."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -14,8 +14,8 @@ from collections import deque
 from datetime import timedelta
 from typing import Final
 
-from mainstay.client.config import Address
-from mainstay.client.connection import Connection, nanoseconds
+from mainstay.client.config import ServerAddress
+from mainstay.client.connection import ClientConnection, nanoseconds
 from mainstay.client.limits import ClientLimits
 from mainstay.env import Clock, network, tasks
 from mainstay.env.invariants import broken
@@ -24,33 +24,33 @@ GOODBYE_WITHIN: Final = timedelta(seconds=1)
 """How long a server may take to take note that a connection ends."""
 
 
-class NotSent(Exception):
+class RequestNotSent(Exception):
     """There was no connection to send the request on. Nothing was done."""
 
 
-class ShutDown(NotSent):
+class ShutDown(RequestNotSent):
     """And there will be none: the client was closed."""
 
     def __init__(self) -> None:
         super().__init__("the client was closed")
 
 
-class Pool:
+class ConnectionPool:
     def __init__(
-        self, address: Address, tls: ssl.SSLContext | None, server_name: str, limits: ClientLimits, clock: Clock
+        self, address: ServerAddress, tls: ssl.SSLContext | None, server_name: str, limits: ClientLimits, clock: Clock
     ) -> None:
         self._address = address
         self._tls = tls
         self._server_name = server_name or None
         self._limits = limits
         self._clock = clock
-        self._idle: list[Connection] = []  # The one used last is the last.
-        self._open: dict[Connection, None] = {}  # Those that count: idle, or in use for a request.
-        self._apart: dict[Connection, None] = {}  # Those of watches.
-        self._alive: dict[Connection, None] = {}  # All of these, and those that are on their way out.
+        self._idle: list[ClientConnection] = []  # The one used last is the last.
+        self._open: dict[ClientConnection, None] = {}  # Those that count: idle, or in use for a request.
+        self._apart: dict[ClientConnection, None] = {}  # Those of watches.
+        self._alive: dict[ClientConnection, None] = {}  # All of these, and those that are on their way out.
         self._all_gone = asyncio.Event()
         self._connecting = 0
-        self._waiting: deque[asyncio.Future[Connection | None]] = deque()
+        self._waiting: deque[asyncio.Future[ClientConnection | None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self.opened = 0
@@ -61,7 +61,7 @@ class Pool:
         """How many there are now."""
         return len(self._open) + len(self._apart)
 
-    def take(self) -> Connection | None:
+    def take(self) -> ClientConnection | None:
         """One that is there and free."""
         while self._idle:
             connection = self._idle.pop()
@@ -70,8 +70,8 @@ class Pool:
             self._forget(connection)
         return None
 
-    async def acquire(self, until_ns: int) -> Connection:
-        """One for a request, to be given back. Raises `NotSent`."""
+    async def acquire(self, until_ns: int) -> ClientConnection:
+        """One for a request, to be given back. Raises `RequestNotSent`."""
         if (free := self.take()) is not None:
             return free
         if len(self._open) + self._connecting < self._limits.connections:
@@ -80,7 +80,7 @@ class Pool:
             if handed.is_open:
                 return handed
             self.discard(handed)
-            raise NotSent(f"{self._address} closed the connection just as it became free")
+            raise RequestNotSent(f"{self._address} closed the connection just as it became free")
         try:
             connection = await self._connect()
         except BaseException:
@@ -91,13 +91,13 @@ class Pool:
         self._check_counts()
         return connection
 
-    async def open_apart(self) -> Connection:
-        """One for a watch, which does not count. Ended by its user. Raises `NotSent`."""
+    async def open_apart(self) -> ClientConnection:
+        """One for a watch, which does not count. Ended by its user. Raises `RequestNotSent`."""
         connection = await self._connect()
         self._apart[connection] = None
         return connection
 
-    def give_back(self, connection: Connection) -> None:
+    def give_back(self, connection: ClientConnection) -> None:
         """It was answered, and nothing is under way on it."""
         if self._is_closed or not connection.is_reusable or not connection.is_open or connection.is_sending:
             self.discard(connection)
@@ -114,7 +114,7 @@ class Pool:
         for connection in list(self._idle):
             self.discard(connection)
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: ClientConnection) -> None:
         """It cannot be used any more."""
         self._forget(connection)
         connection.abort()
@@ -145,13 +145,13 @@ class Pool:
         for connection in self._alive:
             connection.abort()
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> ClientConnection:
         if self._is_closed:
             raise ShutDown()
         try:
             async with tasks.timeout(self._limits.connect_within):
                 _, connection = await network.connect(
-                    lambda: Connection(self._limits, self._clock, self._lost),
+                    lambda: ClientConnection(self._limits, self._clock, self._lost),
                     self._address.host,
                     self._address.port,
                     tls=self._tls,
@@ -159,12 +159,12 @@ class Pool:
                 )
         except TimeoutError:
             limit_s = self._limits.connect_within.total_seconds()
-            raise NotSent(f"no connection to {self._address} within {limit_s:g} s") from None
+            raise RequestNotSent(f"no connection to {self._address} within {limit_s:g} s") from None
         except OSError as error:  # Of TLS as well.
-            raise NotSent(f"no connection to {self._address}: {error}") from error
+            raise RequestNotSent(f"no connection to {self._address}: {error}") from error
         self.opened += 1
         if not connection.is_open:
-            raise NotSent(f"{self._address} closed the connection immediately")
+            raise RequestNotSent(f"{self._address} closed the connection immediately")
         self._alive[connection] = None
         if self._was_closed():
             connection.abort()
@@ -174,11 +174,13 @@ class Pool:
     def _was_closed(self) -> bool:
         return self._is_closed
 
-    async def _wait_for_one(self, until_ns: int) -> Connection | None:
+    async def _wait_for_one(self, until_ns: int) -> ClientConnection | None:
         """Wait until one is free. None: there is room, which is now taken, for making one."""
         if len(self._waiting) >= self._limits.waiting:
-            raise NotSent(f"too many requests ({len(self._waiting)}) are waiting for a connection to {self._address}")
-        waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+            raise RequestNotSent(
+                f"too many requests ({len(self._waiting)}) are waiting for a connection to {self._address}"
+            )
+        waiter: asyncio.Future[ClientConnection | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:
             left = timedelta(microseconds=(until_ns - self._clock.monotonic_ns()) // 1000)
@@ -194,10 +196,12 @@ class Pool:
                 else:
                     self._leave_room()
             if isinstance(error, TimeoutError):
-                raise NotSent(f"all {self._limits.connections} connections to {self._address} are in use") from None
+                raise RequestNotSent(
+                    f"all {self._limits.connections} connections to {self._address} are in use"
+                ) from None
             raise
 
-    def _hand_to_next(self, connection: Connection | None) -> bool:
+    def _hand_to_next(self, connection: ClientConnection | None) -> bool:
         """Let the first who waits have this connection, or the room for one. False if no request waits."""
         while self._waiting:
             waiter = self._waiting.popleft()
@@ -212,14 +216,14 @@ class Pool:
             self._connecting -= 1
             self._check_counts()
 
-    def _lost(self, connection: Connection) -> None:
+    def _lost(self, connection: ClientConnection) -> None:
         """It is gone, whichever side ended it."""
         self._forget(connection)
         self._alive.pop(connection, None)
         if not self._alive:
             self._all_gone.set()
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: ClientConnection) -> None:
         self._apart.pop(connection, None)
         if self._open.pop(connection, connection) is None:
             if connection in self._idle:
@@ -241,7 +245,7 @@ class Pool:
 
     def _close_idle(self) -> None:
         oldest_ns = self._clock.monotonic_ns() - nanoseconds(self._limits.idle_within)
-        kept: list[Connection] = []
+        kept: list[ClientConnection] = []
         for connection in self._idle:
             if connection.idle_since_ns > oldest_ns:
                 kept.append(connection)

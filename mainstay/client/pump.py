@@ -20,7 +20,7 @@ import msgspec
 from mainstay.api.annotations import INITIAL_EVENTS_END, STORE_EPOCH
 from mainstay.api.causes import VERSION_TOO_LARGE
 from mainstay.api.kind_name import KindName
-from mainstay.client.cache import Cache, Malformed
+from mainstay.client.cache import Cache, MalformedObject
 from mainstay.client.entry import Change, ChangeType
 from mainstay.client.errors import ApiError, BadRequest, Expired, Invalid, PutBack, Throttled
 from mainstay.client.reflector import (
@@ -67,7 +67,7 @@ class Collection:
         return f"{place}?{'&'.join(selectors)}" if selectors else place
 
 
-class Page(Protocol):
+class PumpPage(Protocol):
     """A part of a list, its items as JSON."""
 
     @property
@@ -78,7 +78,7 @@ class Page(Protocol):
     def continue_(self) -> str: ...
 
 
-class WatchEvent(Protocol):
+class PumpEvent(Protocol):
     """What a watch delivers: ADDED, MODIFIED, DELETED or BOOKMARK, and an object as JSON."""
 
     @property
@@ -87,19 +87,19 @@ class WatchEvent(Protocol):
     def object(self) -> bytes: ...
 
 
-class Stream(Protocol):
+class PumpWatch(Protocol):
     """A watch that is open. Raises `ApiError`."""
 
-    async def fetch(self, count_max: int) -> Sequence[WatchEvent]:
+    async def fetch(self, count_max: int) -> Sequence[PumpEvent]:
         """What has come, at least one. Empty at the end."""
 
 
-class Source(Protocol):
+class PumpSource(Protocol):
     """What is needed of a client (client.py). Both raise `ApiError`."""
 
     async def list_raw(
         self, kind: KindName, namespace: str, *, labels: str, fields: str, limit: int | None, continue_: str
-    ) -> Page: ...
+    ) -> PumpPage: ...
 
     def watch(
         self,
@@ -112,7 +112,7 @@ class Source(Protocol):
         bookmarks: bool,
         initial_events: bool,
         opening: str,
-    ) -> AbstractAsyncContextManager[Stream]: ...
+    ) -> AbstractAsyncContextManager[PumpWatch]: ...
 
 
 class Pump:
@@ -120,7 +120,7 @@ class Pump:
 
     def __init__(
         self,
-        source: Source,
+        source: PumpSource,
         collection: Collection,
         reflector: Reflector,
         cache: Cache,
@@ -174,7 +174,7 @@ class Pump:
             entries = [self._cache.read_item(item) for item in page.items]
             instructions = self._reflector.page(entries, _revision(page.revision), page.continue_)
             self.last_error = ""
-        except (ApiError, Malformed) as error:
+        except (ApiError, MalformedObject) as error:
             instructions = self._failed(error)
         return self._carry_out(instructions)
 
@@ -215,7 +215,7 @@ class Pump:
         except TimeoutError:
             self._note(f"no event or bookmark for {self._silence_max}")
             instructions = self._reflector.failed(ReflectorFault.SILENT, lasted=self._since(opened_ns))
-        except (ApiError, Malformed) as error:
+        except (ApiError, MalformedObject) as error:
             instructions = self._failed(error, self._since(opened_ns))
         return self._carry_out(instructions)
 
@@ -231,12 +231,12 @@ class Pump:
             _NO_TIME if opened_ns is None else timedelta(microseconds=(self._clock.monotonic_ns() - opened_ns) // 1000)
         )
 
-    def _take(self, event: WatchEvent) -> Instructions:
+    def _take(self, event: PumpEvent) -> Instructions:
         change = _TYPES.get(event.type)
         if change is not None:
             return self._reflector.event(change, self._cache.read(event.object))
         if event.type != "BOOKMARK":
-            raise Malformed(f"{self._collection}: an event of type {event.type!r}")
+            raise MalformedObject(f"{self._collection}: an event of type {event.type!r}")
         metadata = _read_bookmark(event.object)
         revision, annotations = _revision(metadata.resource_version), metadata.annotations
         if not annotations:
@@ -266,9 +266,9 @@ class Pump:
         is_rewind = state.is_rewind or state.is_doubtful
         self._deliver(self._cache.replace(state.entries, state.revision, is_rewind=is_rewind))
 
-    def _failed(self, error: ApiError | Malformed, lasted: timedelta = _NO_TIME) -> Instructions:
+    def _failed(self, error: ApiError | MalformedObject, lasted: timedelta = _NO_TIME) -> Instructions:
         self._note(str(error))
-        if isinstance(error, Malformed):
+        if isinstance(error, MalformedObject):
             return self._reflector.malformed()
         least = error.retry_after if isinstance(error, Throttled) else _NO_TIME
         return self._reflector.failed(classify_error(error), least=least, lasted=lasted)
@@ -311,10 +311,10 @@ def _read_bookmark(raw: bytes) -> _BookmarkMetadata:
     try:
         return _decode_bookmark(raw).metadata
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Malformed(f"invalid bookmark: {error}") from None
+        raise MalformedObject(f"invalid bookmark: {error}") from None
 
 
 def _revision(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise Malformed(f"invalid resource version {text!r}: not a number")
+        raise MalformedObject(f"invalid resource version {text!r}: not a number")
     return int(text)

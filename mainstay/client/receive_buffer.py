@@ -2,20 +2,20 @@
 
 It is bounded: beyond so many bytes the connection is not read, and the server has to wait. How bytes become pieces is
 for `feed`, which the subclass brings along (watch.py: lines; stream.py: as they come). Together they implement
-`Follower` (dispatch.py).
+`ConnectedSink` (dispatch.py).
 """
 
 import asyncio
 from collections import deque
 from typing import ClassVar
 
-from mainstay.client.connection import Broken, Connection
+from mainstay.client.connection import ClientConnection, ConnectionBroken
 from mainstay.client.errors import Unavailable
 from mainstay.client.limits import ClientLimits
 
 
 class Unread:
-    connection: Connection
+    connection: ClientConnection
     what: ClassVar[str]
     """What it is part of, for messages."""
 
@@ -25,7 +25,7 @@ class Unread:
         self._ready_bytes = 0
         self._is_paused = False
         self._is_ended = False
-        self._error: Broken | None = None
+        self._error: ConnectionBroken | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     # For the reader.
@@ -64,7 +64,7 @@ class Unread:
         self._is_ended = True
         self._wake()
 
-    def fail(self, error: Broken) -> None:
+    def fail(self, error: ConnectionBroken) -> None:
         if self._error is None and not self._is_ended:
             self._error = error
         self._wake()

@@ -18,7 +18,7 @@ from enum import Enum, auto
 from mainstay.api.retry_shape import RetryShape
 
 
-class Failure(Enum):
+class RequestFailure(Enum):
     NOT_SENT = auto()
     NO_ANSWER = auto()
     UNABLE = auto()
@@ -30,10 +30,10 @@ class Failure(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class RequestAttempt:
     number: int
     """1 for the first."""
-    failure: Failure
+    failure: RequestFailure
     retry_after: timedelta | None
     """What the server asks for."""
     is_safe: bool
@@ -45,7 +45,7 @@ class Attempt:
     """From 0 up to 1, drawn for this attempt."""
 
 
-def wait_before_repeat(attempt: Attempt, shape: RetryShape) -> timedelta | None:
+def wait_before_repeat(attempt: RequestAttempt, shape: RetryShape) -> timedelta | None:
     """How long to wait and then send it again. None: give up."""
     if attempt.number >= shape.attempts_max or not _may_repeat(attempt):
         return None
@@ -53,20 +53,20 @@ def wait_before_repeat(attempt: Attempt, shape: RetryShape) -> timedelta | None:
     return wait if wait < attempt.left else None
 
 
-def _may_repeat(attempt: Attempt) -> bool:
+def _may_repeat(attempt: RequestAttempt) -> bool:
     match attempt.failure:
-        case Failure.NOT_SENT:
+        case RequestFailure.NOT_SENT:
             return True
-        case Failure.NO_ANSWER | Failure.UNABLE:
+        case RequestFailure.NO_ANSWER | RequestFailure.UNABLE:
             return attempt.is_safe
-        case Failure.REFUSED:
+        case RequestFailure.REFUSED:
             return attempt.retry_after is not None
-        case Failure.FINAL:
+        case RequestFailure.FINAL:
             return False
 
 
-def _wait(attempt: Attempt, shape: RetryShape) -> timedelta:
-    if attempt.failure is Failure.NOT_SENT and attempt.number < attempt.servers:
+def _wait(attempt: RequestAttempt, shape: RetryShape) -> timedelta:
+    if attempt.failure is RequestFailure.NOT_SENT and attempt.number < attempt.servers:
         return timedelta(0)
     delay = shape.delay(attempt.number, attempt.jitter)
     # Never sooner than was asked for; and not all at once who were told the same.

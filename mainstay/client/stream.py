@@ -18,7 +18,7 @@ from mainstay.client.limits import ClientLimits
 from mainstay.client.receive_buffer import Unread
 
 
-class Stream:
+class ResponseStream:
     """Made by `Client.stream`. Nothing is asked before it is entered."""
 
     def __init__(self, sender: Sender, call: Call, limits: ClientLimits) -> None:

@@ -2,11 +2,11 @@
 
 import ssl
 
-from mainstay.client.config import BadConfig, Tls
+from mainstay.client.config import BadConfig, ClientTls
 from mainstay.env.memory_file import memory_file
 
 
-def tls_context(tls: Tls) -> ssl.SSLContext:
+def tls_context(tls: ClientTls) -> ssl.SSLContext:
     """Blocks for as long as it takes to read the certificates of this machine. Raises `BadConfig`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -25,7 +25,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     return context
 
 
-def _show(context: ssl.SSLContext, tls: Tls) -> None:
+def _show(context: ssl.SSLContext, tls: ClientTls) -> None:
     def password() -> str:
         raise BadConfig("the key of the client certificate has a passphrase; remove it")
 

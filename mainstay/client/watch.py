@@ -18,7 +18,7 @@ from typing import Final, Literal, Self
 import msgspec
 
 from mainstay.client.call import Call
-from mainstay.client.connection import Broken
+from mainstay.client.connection import ConnectionBroken
 from mainstay.client.dispatch import Sender
 from mainstay.client.errors import ApiError, Unavailable, error_of_event
 from mainstay.client.limits import ClientLimits
@@ -144,10 +144,10 @@ class _Lines(Unread):
             self._parts.append(rest)
             self._parts_bytes += len(rest)
             if self._parts_bytes > self._limits.event_bytes:
-                self.fail(Broken(f"an event is longer than {self._limits.event_bytes} bytes"))
+                self.fail(ConnectionBroken(f"an event is longer than {self._limits.event_bytes} bytes"))
                 self.connection.abort()
 
     def end(self) -> None:
         if self._parts:
-            self.fail(Broken("the stream ended in the middle of an event"))
+            self.fail(ConnectionBroken("the stream ended in the middle of an event"))
         super().end()

@@ -10,7 +10,7 @@ from mainstay.controllers.endpoints.endpoints import Endpoints
 from mainstay.controllers.endpoints.serving import Serving
 from mainstay.controllers.endpoints.slices import EndpointSlices
 from mainstay.controllers.garbage import loop as garbage
-from mainstay.controllers.holds.controller import Holds
+from mainstay.controllers.holds.controller import HoldController
 from mainstay.controllers.job.controller import Jobs
 from mainstay.controllers.namespace import loop as namespace
 from mainstay.controllers.node_health import loop as node_health
@@ -48,11 +48,11 @@ LOOPS: Final[tuple[LoopSpec, ...]] = (
 """Those that decide otherwise than per key on caches (loop/kernel.py)."""
 
 CAN_BE_HELD: Final = frozenset(
-    {*(each.name for each in _WORKING), *(each.name for each in LOOPS), Holds.name, SCHEDULER}
+    {*(each.name for each in _WORKING), *(each.name for each in LOOPS), HoldController.name, SCHEDULER}
 )
 """What a Hold of a controller may name, of ours."""
 
-CONTROLLERS: Final[tuple[Controller, ...]] = (*_WORKING, Holds(CAN_BE_HELD))
+CONTROLLERS: Final[tuple[Controller, ...]] = (*_WORKING, HoldController(CAN_BE_HELD))
 
 DECIDERS: Final[Mapping[str, Decider]] = {
     **{each.name: decide_per_key(each) for each in CONTROLLERS},

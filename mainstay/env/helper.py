@@ -25,7 +25,7 @@ _NICE: Final = 19
 _SIZE_BYTES: Final = 8
 
 
-class Answer:
+class HelperAnswer:
     """What it will have computed."""
 
     def __init__(self, future: "Future[bytes]") -> None:
@@ -49,9 +49,9 @@ class Helper:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"helper {module}")
         self._process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, content: bytes) -> Answer:
+    def ask(self, content: bytes) -> HelperAnswer:
         """Let it compute."""
-        return Answer(self._thread.submit(self._ask, content))
+        return HelperAnswer(self._thread.submit(self._ask, content))
 
     def close(self) -> None:
         """Let it end once it has answered. Does not wait."""

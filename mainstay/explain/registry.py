@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from mainstay.explain.debug.view import CacheSeen, Pending, RepairView, Rollback
     from mainstay.explain.declared import Declared
     from mainstay.explain.moment import Moment
-    from mainstay.explain.plan.values import Wait
+    from mainstay.explain.plan.values import WaitingPods
     from mainstay.explain.story.lines import Stale, StoryLink
     from mainstay.explain.story.scope import FollowedObject
     from mainstay.explain.why.answer import ChainLink
     from mainstay.explain.why.case import Case
-    from mainstay.explain.why.found import Found
+    from mainstay.explain.why.found import Finding
     from mainstay.explain.why.removal import Removal
     from mainstay.explain.why.trouble import Trouble
     from mainstay.explain.writers import JournalLookup, Version
     from mainstay.loop.controller import Controller
 
-    Analyser = Callable[[Case, Object], Awaitable[Found]]
+    Analyser = Callable[[Case, Object], Awaitable[Finding]]
     """Says why an object is as it is."""
-    HoldUp = Callable[[Case, Object, str, str], Awaitable[Found | None]]
+    HoldUp = Callable[[Case, Object, str, str], Awaitable[Finding | None]]
     """Says why an object has not all its pods ready, in the words of its owner; None: it has. The last two: whose pods
     they are, and what there is of former templates, in words."""
     Remover = Callable[[Case, Version, ChainLink], Awaitable[Removal]]
@@ -91,18 +91,18 @@ class NodeRoom(Protocol):
 class ContainerRoom(Protocol):
     """agent/pod/why/containers.py: a pod that has its node."""
 
-    def not_taken_on(self, pod: Object, since: datetime | None, now: datetime) -> "Found": ...
-    async def not_started(self, case: "Case", pod: Object) -> "Found | None": ...
-    async def not_ready(self, case: "Case", pod: Object) -> "Found": ...
-    async def restarted_lately(self, case: "Case", pod: Object) -> "Found | None": ...
+    def not_taken_on(self, pod: Object, since: datetime | None, now: datetime) -> "Finding": ...
+    async def not_started(self, case: "Case", pod: Object) -> "Finding | None": ...
+    async def not_ready(self, case: "Case", pod: Object) -> "Finding": ...
+    async def restarted_lately(self, case: "Case", pod: Object) -> "Finding | None": ...
     def was_restarted_lately(self, pod: Object, now: datetime) -> bool: ...
-    async def failed(self, case: "Case", pod: Object) -> "Found": ...
+    async def failed(self, case: "Case", pod: Object) -> "Finding": ...
 
 
 class PlacementRoom(Protocol):
     """scheduler/why/pods.py."""
 
-    async def unplaced(self, case: "Case", pod: Object) -> "Found":
+    async def unplaced(self, case: "Case", pod: Object) -> "Finding":
         """Why a pod has no node."""
         ...
 
@@ -114,7 +114,7 @@ class PlacementRoom(Protocol):
 class EvictionRoom(Protocol):
     """controllers/budget/why.py."""
 
-    async def eviction_refused(self, case: "Case", pod: Object, who: str) -> "Found | None":
+    async def eviction_refused(self, case: "Case", pod: Object, who: str) -> "Finding | None":
         """That an eviction of a healthy pod was refused, if one was."""
         ...
 
@@ -152,7 +152,7 @@ class PlacementModel(Protocol):
         """One round: which pod gets which node."""
         ...
 
-    def waits(self, pods: Sequence[Object], objects: Mapping[KindName, Sequence[Object]]) -> "tuple[Wait, ...]":
+    def waits(self, pods: Sequence[Object], objects: Mapping[KindName, Sequence[Object]]) -> "tuple[WaitingPods, ...]":
         """Why some of `waiting` wait, the most first, with cures that were tried on these objects."""
         ...
 

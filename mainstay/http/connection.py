@@ -35,7 +35,7 @@ from mainstay.http.messages import (
     UpgradeResponse,
 )
 from mainstay.http.reader import ReaderPhase, RequestReader
-from mainstay.http.streams import Outlet, Stream, Tunnel
+from mainstay.http.streams import BodyStream, Outlet, Tunnel
 from mainstay.http.websocket import WebSocket, accept_token
 
 # Bytes given to the parser before looking how many requests they were: the shortest request has some 26.
@@ -49,13 +49,13 @@ class ConnectionContext:
     handler: Handler
     limits: HttpLimits
     date: encoder.DateHeader
-    connections: "dict[Connection, None]" = field(default_factory=dict)
+    connections: "dict[ServerConnection, None]" = field(default_factory=dict)
     is_draining: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while draining, when the last connection is gone."""
 
 
-class Connection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """The protocol of one accepted connection."""
 
     __slots__ = (
@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._answering: object = None
-        self._stream: Stream | None = None
+        self._stream: BodyStream | None = None
         self._websocket: WebSocket | None = None
         self._tunnel: Tunnel | None = None
         self._held = b""  # Read but not parsed: too many requests wait, or the last one may bring another protocol.
@@ -305,7 +305,7 @@ class Connection(asyncio.Protocol):
         if request.method == "HEAD":
             return
         bytes_max = self._service.limits.stream_bytes
-        stream = self._stream = Stream(self._outlet, bytes_max=bytes_max, is_chunked=is_chunked)
+        stream = self._stream = BodyStream(self._outlet, bytes_max=bytes_max, is_chunked=is_chunked)
         if self._service.is_draining or self._outlet.is_lost:
             stream.end_soon()
         await response.run(stream)
@@ -319,7 +319,7 @@ class Connection(asyncio.Protocol):
         if limits.gzip and encoder.accepts_gzip(request):
             pieces, headers = encoder.compressed_pieces(pieces), (*headers, *encoder.GZIP_HEADERS)
 
-        async def run(stream: Stream) -> None:
+        async def run(stream: BodyStream) -> None:
             for piece in pieces:
                 if not stream.write(piece):
                     return

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mainstay.http.streams import Stream, Tunnel
+from mainstay.http.streams import BodyStream, Tunnel
 from mainstay.http.websocket import WebSocket
 
 
@@ -108,7 +108,7 @@ class StreamResponse:
     """
 
     status: int
-    run: Callable[[Stream], Awaitable[None]]
+    run: Callable[[BodyStream], Awaitable[None]]
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
 

@@ -31,7 +31,7 @@ CLOSED_WITHIN: Final = timedelta(seconds=2)
 """How long the other side may take for what was written before a connection was closed."""
 
 
-class Broken(Exception):
+class ExchangeBroken(Exception):
     """No answer, or not all of it. The message says why, as the end of a sentence."""
 
 
@@ -118,32 +118,32 @@ class Exchange(RawConnection):
         self._failure = ""
 
     async def ask(self, request: bytes, within: timedelta) -> AnswerHead:
-        """Send a request, and wait for the head of the answer. Raises `Broken`."""
+        """Send a request, and wait for the head of the answer. Raises `ExchangeBroken`."""
         self._outlet.send(request)
         try:
             async with tasks.timeout(within):
                 return await asyncio.shield(self._head)
         except TimeoutError:
-            raise Broken(f"no answer within {within.total_seconds():g} s") from None
+            raise ExchangeBroken(f"no answer within {within.total_seconds():g} s") from None
 
     async def read(self) -> bytes:
-        """A piece of the body. Empty at its end. Raises `Broken` if it has none."""
+        """A piece of the body. Empty at its end. Raises `ExchangeBroken` if it has none."""
         piece = await self._inlet.read()
         if not piece and self._failure:
-            raise Broken(self._failure)
+            raise ExchangeBroken(self._failure)
         return piece
 
     async def read_all(self, bytes_max: int, within: timedelta) -> bytes:
-        """The whole body. Raises `Broken`, also if it is too long or takes too long."""
+        """The whole body. Raises `ExchangeBroken`, also if it is too long or takes too long."""
         pieces: list[bytes] = []
         try:
             async with tasks.timeout(within):
                 while piece := await self.read():
                     pieces.append(piece)
                     if sum(map(len, pieces)) > bytes_max:
-                        raise Broken(f"the answer is longer than {bytes_max} bytes")
+                        raise ExchangeBroken(f"the answer is longer than {bytes_max} bytes")
         except TimeoutError:
-            raise Broken(f"the answer was not complete after {within.total_seconds():g} s") from None
+            raise ExchangeBroken(f"the answer was not complete after {within.total_seconds():g} s") from None
         return b"".join(pieces)
 
     # What the transport calls.
@@ -186,7 +186,7 @@ class Exchange(RawConnection):
         if not self._is_complete and not self._failure:
             self._failure = why
         if not self._head.done():
-            self._head.set_exception(Broken(self._failure or why))
+            self._head.set_exception(ExchangeBroken(self._failure or why))
             self._head.exception()  # Retrieved, even if no task waits for it.
         self._inlet.end()
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.env import Clock, network, tasks
-from mainstay.http.connection import Connection, ConnectionContext
+from mainstay.http.connection import ConnectionContext, ServerConnection
 from mainstay.http.encoder import DateHeader
 from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import Handler
@@ -41,7 +41,7 @@ class HttpServer:
         Raises `OSError` if the address cannot be had.
         """
         service = ConnectionContext(handler, limits, DateHeader(clock))
-        listener = await network.listen(lambda: Connection(service), host, port, tls=tls)
+        listener = await network.listen(lambda: ServerConnection(service), host, port, tls=tls)
         return cls(listener, service)
 
     @property

@@ -1,8 +1,8 @@
 """Answers without an end: what is given to the code that writes a watch or a log.
 
 `Outlet` is a connection's way out, with its back-pressure: transports say when they have too much to send and when they
-can take more. `Inlet` is its way in, for bytes that are no requests, and `Tunnel` is both. `Stream` writes through an
-outlet as HTTP chunks. It never waits for the client on its own: a writer that serves many streams writes to each and
+can take more. `Inlet` is its way in, for bytes that are no requests, and `Tunnel` is both. `BodyStream` writes through
+an outlet as HTTP chunks. It never waits for the client on its own: a writer that serves many streams writes to each and
 gives up those that are too slow.
 """
 
@@ -169,7 +169,7 @@ class Tunnel:
         self._inlet.end()
 
 
-class Stream:
+class BodyStream:
     """The body of a `StreamResponse`, while it is being written."""
 
     __slots__ = ("_bytes_max", "_closed", "_is_chunked", "_outlet", "is_broken_off", "is_too_slow")
@@ -238,6 +238,6 @@ class Stream:
         self.is_broken_off = True
 
 
-async def while_open(stream: Stream, work: Coroutine[Any, Any, None]) -> None:
+async def while_open(stream: BodyStream, work: Coroutine[Any, Any, None]) -> None:
     """Do some work for a stream, until it is done or the stream is to end. What the work raises is raised."""
     await tasks.until_one_ends((work, stream.wait_closed()), name="write a stream")

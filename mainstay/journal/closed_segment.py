@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mainstay.env.helper import Answer, Helper, serve
+from mainstay.env.helper import Helper, HelperAnswer, serve
 from mainstay.journal.files import Builder, FileIndex, Series, read_frames
 
 HELPED_FROM_BYTES: Final = 512 * 1024
@@ -57,7 +57,7 @@ class ClosingHelper:
     def __init__(self) -> None:
         self._helper = Helper(__name__)
 
-    def start(self, series: Series, number: int, content: bytes) -> Answer:
+    def start(self, series: Series, number: int, content: bytes) -> HelperAnswer:
         """Begin. `read_result` what comes is the closed form."""
         return self._helper.ask(_encode(_Question(series, number, content)))
 
@@ -65,7 +65,7 @@ class ClosingHelper:
         self._helper.close()
 
 
-def read_result(answer: Answer) -> ClosedSegment | None:
+def read_result(answer: HelperAnswer) -> ClosedSegment | None:
     """What the helper has computed: waits for it. Raises `OSError` if it has not."""
     return _answer(answer.content()).closed
 

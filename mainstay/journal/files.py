@@ -287,12 +287,12 @@ def _read_until_damage(data: bytes, start: int, contents: list[Content], damages
     return start, None
 
 
-class Broken(Exception):
+class CorruptFile(Exception):
     """A part of a file is not what was written there."""
 
 
 def read_block(data: bytes, block: BlockIndex, containing: Sequence[bytes] = ()) -> Sequence[Record]:
-    """The records of one block of a closed file. Raises `Broken`.
+    """The records of one block of a closed file. Raises `CorruptFile`.
 
     With `containing`, at least those that have each of these bytes somewhere: the others need not be taken apart.
     """
@@ -306,7 +306,7 @@ def read_block(data: bytes, block: BlockIndex, containing: Sequence[bytes] = ())
 def _content_of(data: bytes, block: BlockIndex) -> bytes:
     content, _ = next(frames.read(data, block.offset), (b"", 0))
     if not content.startswith(_BLOCK):
-        raise Broken(f"there is no block at byte {block.offset}")
+        raise CorruptFile(f"there is no block at byte {block.offset}")
     return zstandard.ZstdDecompressor().decompress(content[1:], max_output_size=_BLOCK_BYTES_MAX)
 
 
@@ -315,14 +315,14 @@ def _breaking() -> Iterator[None]:
     try:
         yield
     except (frames.Damaged, msgspec.MsgspecError, zstandard.ZstdError) as error:
-        raise Broken(str(error)) from error
+        raise CorruptFile(str(error)) from error
 
 
 def index_in(data: bytes) -> FileIndex:
-    """The index at the end of a closed file. Raises `Broken`."""
+    """The index at the end of a closed file. Raises `CorruptFile`."""
     start: int | None = len(MAGIC)
     if not data.startswith(MAGIC):
-        raise Broken("not a segment of a journal")
+        raise CorruptFile("not a segment of a journal")
     last = b""
     while start is not None:
         try:
@@ -332,7 +332,7 @@ def index_in(data: bytes) -> FileIndex:
         except frames.Damaged as error:
             start = error.resume
     if not last.startswith(_INDEX):
-        raise Broken("truncated")
+        raise CorruptFile("truncated")
     return _index(last[1:])
 
 
@@ -350,18 +350,18 @@ def index_file(index: FileIndex) -> bytes:
 
 
 def read_index(data: bytes) -> FileIndex:
-    """From the content of an index file. Raises `Broken`."""
+    """From the content of an index file. Raises `CorruptFile`."""
     return _index(_sidecar_content(data))
 
 
-def read_names(data: bytes) -> naming.Names:
-    """From the content of a file of names. Raises `Broken`."""
+def read_names(data: bytes) -> naming.NameHashes:
+    """From the content of a file of names. Raises `CorruptFile`."""
     is_first_format = not data.startswith(naming.MAGIC)
     content = _sidecar_content(data, len(MAGIC if is_first_format else naming.MAGIC))
     try:
-        return naming.Names(content, is_first_format=is_first_format)
+        return naming.NameHashes(content, is_first_format=is_first_format)
     except ValueError as error:
-        raise Broken(str(error)) from error
+        raise CorruptFile(str(error)) from error
 
 
 def _sidecar_content(data: bytes, start: int = len(MAGIC)) -> bytes:
@@ -369,15 +369,15 @@ def _sidecar_content(data: bytes, start: int = len(MAGIC)) -> bytes:
         for content, _ in frames.read(data, start):
             return content
     except frames.Damaged as error:
-        raise Broken(str(error)) from error
-    raise Broken("truncated")
+        raise CorruptFile(str(error)) from error
+    raise CorruptFile("truncated")
 
 
 def _index(content: bytes) -> FileIndex:
     try:
         return _decode_index(content)
     except msgspec.MsgspecError as error:
-        raise Broken(f"cannot parse its index: {error}") from error
+        raise CorruptFile(f"cannot parse its index: {error}") from error
 
 
 def rebuilt_index(name: FileName, data: bytes) -> FileIndex:
@@ -399,7 +399,7 @@ def rebuilt_index(name: FileName, data: bytes) -> FileIndex:
         except frames.Damaged as error:
             damages.append(str(error))
             start = error.resume
-        except Broken as error:
+        except CorruptFile as error:
             damages.append(str(error))
             break
     return FileIndex(FORMAT, name.series, name.number, len(data), 0, tuple(blocks), (*damages, "truncated"))

@@ -1,15 +1,15 @@
 """The history recorder: follows the store's changes into the journal, so that they outlive the store's compaction.
 
-It is handed a `Source`, because the journal knows no store; the server has one over its store, a program beside a
-Kubernetes cluster may have one over watches. The exact shape of what comes in:
+It is handed a `HistorySource`, because the journal knows no store; the server has one over its store, a program beside
+a Kubernetes cluster may have one over watches. The exact shape of what comes in:
 
-- `Written(revision, key, value, decision, cause)`: what one revision did to one key of the store. `key` is the store's,
-  `core/pods/default/web-1`; `value` the stored bytes, None for a delete. The server stores lineage beside a write, at
-  the same revision; the source joins the two (server/decisions/history_source.py). Keys that are no objects may be
-  passed on; they are left out here (keys.py).
-- `Batch(revision, changes)`: in the order of revisions, never half a revision, and complete: with it, every change up
-  to and including `revision` has been passed on. It may have no changes. It is encoded at once, on the loop, so it
-  should have hundreds of them rather than thousands.
+- `KeyVersion(revision, key, value, decision, cause)`: what one revision did to one key of the store. `key` is the
+  store's, `core/pods/default/web-1`; `value` the stored bytes, None for a delete. The server stores lineage beside a
+  write, at the same revision; the source joins the two (server/decisions/history_source.py). Keys that are no objects
+  may be passed on; they are left out here (keys.py).
+- `HistoryBatch(revision, changes)`: in the order of revisions, never half a revision, and complete: with it, every
+  change up to and including `revision` has been passed on. It may have no changes. It is encoded at once, on the loop,
+  so it should have hundreds of them rather than thousands.
 
 Once a batch is durable, `advance(revision)` is called, at the source: up to there the store may forget. Batches are
 written a few times a second, each time with one sync. If the disk is slow or full, the recorder stops reading and tries
@@ -55,7 +55,7 @@ SNAPSHOT_AGAIN: Final = timedelta(minutes=1)  # After one that could not be take
 CLOSING: Final = timedelta(seconds=5)  # How long closing waits for a disk that does not take what is pending.
 
 
-class Written(msgspec.Struct, frozen=True, gc=False):
+class KeyVersion(msgspec.Struct, frozen=True, gc=False):
     """What one revision did to one key of the store. In a snapshot: what is there, and which revision wrote it."""
 
     revision: int
@@ -66,10 +66,10 @@ class Written(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class HistoryBatch:
     revision: int
     """Every change up to and including this revision has now been passed on."""
-    changes: Sequence[Written]
+    changes: Sequence[KeyVersion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ class Snapshot:
     """All that is there as of one revision, in the order of keys, in pages."""
 
     revision: int
-    pages: AsyncIterator[Sequence[Written]]
+    pages: AsyncIterator[Sequence[KeyVersion]]
 
 
-class Source(Protocol):
+class HistorySource(Protocol):
     """Where history comes from. Any method may raise `SourceUnavailable`."""
 
     async def snapshot(self, at: int | None) -> Snapshot:
@@ -89,7 +89,7 @@ class Source(Protocol):
         From now on the store keeps what comes after the snapshot, as if `advance` had been called with its revision.
         """
 
-    def changes(self, after: int) -> AsyncGenerator[Batch, None]:
+    def changes(self, after: int) -> AsyncGenerator[HistoryBatch, None]:
         """All changes after a revision, for ever. Raises `Missed` if some are gone, `HistoryAhead` if none can be."""
 
     def advance(self, revision: int) -> None:
@@ -118,7 +118,7 @@ class HistoryRecorder:
     def __init__(
         self,
         disk: Disk,
-        source: Source,
+        source: HistorySource,
         clock: Clock,
         limits: SegmentLimits = DEFAULT_LIMITS,
         helper: ClosingHelper | None = None,
@@ -264,7 +264,7 @@ class HistoryRecorder:
                 if self._is_snapshot_due():
                     await self._snapshot_here()
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: HistoryBatch) -> None:
         if batch.revision <= self._taken:
             return
         at = micros(self._clock.wall())

@@ -28,7 +28,7 @@ def packed(blocks: Sequence[set[int]]) -> bytes:
     return _in_file_order(numbers).tobytes()
 
 
-class Names:
+class NameHashes:
     """The names of one file."""
 
     __slots__ = ("_bounds", "_hashes", "size")

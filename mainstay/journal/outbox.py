@@ -4,8 +4,8 @@ What waits is bounded. When it cannot be taken away as fast as it comes, detail 
 half of the room is taken keeps only what it is about, how it ended and what it wrote. When there is no room at all a
 record is dropped. Both are counted, and a `LostRecord` tells of it in the place where the records themselves should be.
 
-What goes together is a `Batch`. The same batch is given until it is `done`, so a sender that does not know whether it
-arrived can send exactly the same again; readers know decisions by their ids, and losses by what they say.
+What goes together is a `RecordBatch`. The same batch is given until it is `done`, so a sender that does not know
+whether it arrived can send exactly the same again; readers know decisions by their ids, and losses by what they say.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class _Checkpoints:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RecordBatch:
     """Encoded records that go together, perhaps with one in front that says what was lost before them."""
 
     records: Sequence[bytes]
@@ -77,7 +77,7 @@ class WaitingRecords:
         self._source = source
         self._records: list[bytes] = []
         self._bytes = 0
-        self._batch: Batch | None = None
+        self._batch: RecordBatch | None = None
         self._lost: _Lost | None = None
         self._checkpoints: dict[str, _Checkpoints] = {}
         self.is_open = True
@@ -151,7 +151,7 @@ class WaitingRecords:
             kept.bytes += len(content)
         return RecordedMemory(len(content), digest=digest)
 
-    def batch(self, bytes_max: int = BATCH_BYTES) -> Batch:
+    def batch(self, bytes_max: int = BATCH_BYTES) -> RecordBatch:
         """What goes next: the same until it is `done`. Only while something is waiting."""
         if self._batch is None:
             count, size = 0, 0
@@ -163,7 +163,7 @@ class WaitingRecords:
                 told = LostRecord(lost.since, lost.until, lost.records, lost.details, self._source)
                 records.insert(0, encode(told))
                 self._lost = None
-            self._batch = Batch(records, count, lost)
+            self._batch = RecordBatch(records, count, lost)
         return self._batch
 
     def halve(self) -> bool:
@@ -172,7 +172,7 @@ class WaitingRecords:
         if batch.count <= 1:
             return False
         told = len(batch.records) - batch.count
-        self._batch = Batch(batch.records[: told + batch.count // 2], batch.count // 2, batch.lost)
+        self._batch = RecordBatch(batch.records[: told + batch.count // 2], batch.count // 2, batch.lost)
         return True
 
     def done(self) -> None:

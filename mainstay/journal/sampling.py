@@ -54,7 +54,7 @@ class BadRules(JournalError):
     """These rules make no sense. Says which, and what is wrong with it."""
 
 
-class Keep(StrEnum):
+class DetailLevel(StrEnum):
     """How much of a decision is kept. On records and in policies: only add."""
 
     FULL = "full"
@@ -86,35 +86,35 @@ class SamplingMatch(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
     """Of the outcome."""
 
 
-class Rule(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class SamplingRule(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     name: str
     when: SamplingMatch = SamplingMatch()
-    keep: Keep = Keep.FULL
+    keep: DetailLevel = DetailLevel.FULL
     one_in: int = 1
     """Of so many that match, it is for one. The others go on to the next rule."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class EffectiveRules:
     """What is in force."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[SamplingRule, ...]
     incident_until: int = 0
     """In microseconds; 0: there is no incident."""
     dry_run: bool = False
     """Keep everything in full, and only say on each record what the rules would have kept."""
 
 
-DEFAULT_RULES: Final = Rules(
+DEFAULT_RULES: Final = EffectiveRules(
     (
-        Rule("failures", SamplingMatch(failures=True)),
-        Rule("priority", SamplingMatch(priority_at_least=PRIORITY_HIGH)),
-        Rule("policy-changes", SamplingMatch(policy_changes=True)),
-        Rule("rollouts", SamplingMatch(rollouts=True)),
-        Rule("incident", SamplingMatch(incidents=True)),
-        Rule("baseline", SamplingMatch(noops=True), one_in=100),
-        Rule("noops", SamplingMatch(noops=True), Keep.SUMMARY),
-        Rule("actions"),
+        SamplingRule("failures", SamplingMatch(failures=True)),
+        SamplingRule("priority", SamplingMatch(priority_at_least=PRIORITY_HIGH)),
+        SamplingRule("policy-changes", SamplingMatch(policy_changes=True)),
+        SamplingRule("rollouts", SamplingMatch(rollouts=True)),
+        SamplingRule("incident", SamplingMatch(incidents=True)),
+        SamplingRule("baseline", SamplingMatch(noops=True), one_in=100),
+        SamplingRule("noops", SamplingMatch(noops=True), DetailLevel.SUMMARY),
+        SamplingRule("actions"),
     )
 )
 """All that did something, or was refused, in full; of the rest one in a hundred in full, the others in summary."""
@@ -137,7 +137,7 @@ class SamplingVerdict:
     """What was decided about a record, and by which rule."""
 
     rule: str
-    keep: Keep
+    keep: DetailLevel
     text: str = field(init=False)
     """As it is on the record."""
 
@@ -148,11 +148,11 @@ class SamplingVerdict:
         return self.text
 
 
-OTHERWISE: Final = SamplingVerdict("otherwise", Keep.FULL)
+OTHERWISE: Final = SamplingVerdict("otherwise", DetailLevel.FULL)
 """Of what no rule is about."""
 
 
-def kept(record: DecisionRecord, rules: Sequence[Rule], circumstances: Circumstances = CALM) -> SamplingVerdict:
+def kept(record: DecisionRecord, rules: Sequence[SamplingRule], circumstances: Circumstances = CALM) -> SamplingVerdict:
     """Which rule is for a decision, and how much of it is to be kept."""
     return _chosen(record, _compiled(tuple(rules)), circumstances)
 
@@ -203,11 +203,11 @@ def summarised(record: DecisionRecord) -> DecisionRecord:
 
 
 class _Spec(msgspec.Struct, rename="camel"):
-    rules: list[Rule] = []
+    rules: list[SamplingRule] = []
     dry_run: bool = False
 
 
-def rules_of(spec: Mapping[str, Any], incident_until: int = 0) -> Rules:
+def rules_of(spec: Mapping[str, Any], incident_until: int = 0) -> EffectiveRules:
     """The rules in the `spec` of a SamplingPolicy. Raises `BadRules`.
 
         {"rules": [{"name": "noops", "when": {"noops": true}, "keep": "summary", "oneIn": 1}], "dryRun": false}
@@ -230,7 +230,7 @@ def rules_of(spec: Mapping[str, Any], incident_until: int = 0) -> Rules:
         if rule.one_in < 1:
             raise BadRules(f"{where}.oneIn: {rule.one_in} is less than 1")
         names.add(rule.name)
-    return Rules(tuple(found.rules) or DEFAULT_RULES.rules, incident_until, found.dry_run)
+    return EffectiveRules(tuple(found.rules) or DEFAULT_RULES.rules, incident_until, found.dry_run)
 
 
 @dataclass(slots=True)
@@ -244,9 +244,9 @@ class _Followed:
 class Sampler:
     """Applies rules to the decisions of many components, one after the other. `rules` may be changed at any time."""
 
-    def __init__(self, rules: Rules = DEFAULT_RULES) -> None:
+    def __init__(self, rules: EffectiveRules = DEFAULT_RULES) -> None:
         self.rules = rules
-        self._compiled: tuple[Rules, _Compiled] | None = None
+        self._compiled: tuple[EffectiveRules, _Compiled] | None = None
         """For which rules, so that rules may be changed at any time."""
         self.left_out = 0
         self.summarised = 0
@@ -265,12 +265,12 @@ class Sampler:
         if rules.dry_run:
             return msgspec.structs.replace(record, kept=f"dry-run {chosen}")
         match chosen.keep:
-            case Keep.FULL:
+            case DetailLevel.FULL:
                 return msgspec.structs.replace(record, kept=chosen.text)
-            case Keep.SUMMARY:
+            case DetailLevel.SUMMARY:
                 self.summarised += 1
                 return msgspec.structs.replace(summarised(record), kept=chosen.text)
-            case Keep.NOTHING:
+            case DetailLevel.NOTHING:
                 self._leave_out(record, chosen.rule)
                 return None
 
@@ -284,7 +284,7 @@ class Sampler:
         if self._compiled is None or self._compiled[0] is not rules:
             self._compiled = rules, _compiled(rules.rules)
         chosen = _chosen(record, self._compiled[1], _POLICY_CHANGE if self._is_policy_change(record) else CALM)
-        return msgspec.structs.replace(record, kept=chosen.text) if chosen.keep is Keep.FULL else record
+        return msgspec.structs.replace(record, kept=chosen.text) if chosen.keep is DetailLevel.FULL else record
 
     def told(self) -> list[SampledRecord]:
         """What was left out since this was asked last. To be written down beside the records."""
@@ -352,7 +352,7 @@ _Compiled = tuple[tuple[tuple[_Test, ...], int, SamplingVerdict], ...]
 
 
 @lru_cache(maxsize=8)
-def _compiled(rules: tuple[Rule, ...]) -> _Compiled:
+def _compiled(rules: tuple[SamplingRule, ...]) -> _Compiled:
     return tuple((_tests(rule.when), rule.one_in, SamplingVerdict(rule.name, rule.keep)) for rule in rules)
 
 

@@ -15,8 +15,8 @@ from typing import Final
 from mainstay.env import Disk
 from mainstay.journal.files import (
     BlockIndex,
-    Broken,
     Content,
+    CorruptFile,
     FileIndex,
     FileName,
     Interval,
@@ -30,7 +30,7 @@ from mainstay.journal.files import (
     read_frames,
     read_names,
 )
-from mainstay.journal.name_hashes import Names, hashed
+from mainstay.journal.name_hashes import NameHashes, hashed
 from mainstay.journal.record import LostRecord, Record, SampledRecord, decode
 from mainstay.journal.segments import index_of
 
@@ -95,10 +95,10 @@ class ScanMemory:
         self.indexes: dict[tuple[int, FileName], FileIndex] = {}
         """By the number of the disk and the name of the closed file."""
         self.open: dict[tuple[int, FileName], _OpenFile] = {}
-        self._names: dict[tuple[int, FileName], Names | None] = {}
+        self._names: dict[tuple[int, FileName], NameHashes | None] = {}
         self._names_bytes = 0
 
-    def names(self, place: tuple[int, FileName], read: Callable[[], Names | None]) -> Names | None:
+    def names(self, place: tuple[int, FileName], read: Callable[[], NameHashes | None]) -> NameHashes | None:
         if place not in self._names:
             found = self._names[place] = read()
             self._names_bytes += 0 if found is None else found.size
@@ -227,7 +227,7 @@ class Scan:
                     continue
             try:
                 yield Block(block, read_block(self._content(file), block, containing))
-            except Broken as error:
+            except CorruptFile as error:
                 self._note(file.name, str(error), block.covers)
 
     def _files_of(self, series: Series) -> list[_File]:
@@ -252,13 +252,13 @@ class Scan:
             self._data[place] = file.disk.read(str(file.name))
         return self._data[place]
 
-    def _names(self, file: _File) -> Names | None:
+    def _names(self, file: _File) -> NameHashes | None:
         """None: it is not there, or damaged. It is only a help: without it, look."""
 
-        def read() -> Names | None:
+        def read() -> NameHashes | None:
             try:
                 return read_names(file.disk.read(str(file.name._replace(suffix=Suffix.NAMES))))
-            except (Broken, FileNotFoundError):
+            except (CorruptFile, FileNotFoundError):
                 return None
 
         return self._kept.names((file.number, file.name), read)

@@ -26,14 +26,14 @@ import msgspec
 
 from mainstay.env import frames
 from mainstay.env.disk import Disk, DiskFull, Locked
-from mainstay.env.helper import Answer
+from mainstay.env.helper import HelperAnswer
 from mainstay.env.invariants import broken
 from mainstay.journal.closed_segment import HELPED_FROM_BYTES, ClosedSegment, ClosingHelper, closed, read_result
 from mainstay.journal.errors import JournalInUse
 from mainstay.journal.files import (
     MAGIC,
-    Broken,
     Content,
+    CorruptFile,
     FileIndex,
     FileName,
     Series,
@@ -82,7 +82,7 @@ class Segments:
         self, disk: Disk, series: Series, limits: SegmentLimits = DEFAULT_LIMITS, helper: ClosingHelper | None = None
     ) -> None:
         self._helper = helper
-        self._helped: tuple[int, Answer] | None = None
+        self._helped: tuple[int, HelperAnswer] | None = None
         """The segment that the helper is at work on."""
         self._disk = disk
         self._series = series
@@ -292,10 +292,10 @@ def index_of(disk: Disk, name: FileName) -> tuple[FileIndex, bool]:
     """The index of a closed file, and whether it was found where it should be. Raises `FileNotFoundError`."""
     try:
         return read_index(disk.read(str(name._replace(suffix=Suffix.INDEX)))), True
-    except (Broken, FileNotFoundError):
+    except (CorruptFile, FileNotFoundError):
         pass
     data = disk.read(str(name))
     try:
         return index_in(data), False
-    except Broken:
+    except CorruptFile:
         return rebuilt_index(name, data), False

@@ -15,7 +15,7 @@ from mainstay.env import Env, tasks
 from mainstay.loop.component_state import ComponentState, PublishSettings, publish
 from mainstay.loop.controller import Controller
 from mainstay.loop.controller_loop import ControllerLoop, LoopSettings
-from mainstay.loop.events import Events
+from mainstay.loop.events import EventRecorder
 from mainstay.loop.holds import Holding
 from mainstay.loop.kernel import Loop, LoopContext, LoopSpec
 from mainstay.loop.lease import Leader, LeaseSettings
@@ -69,7 +69,7 @@ class Component:
         self._env = env
         self._is_elected = elected
         self._recorder = recorder
-        self.events = Events(client, env.clock, name, self.instance) if self.settings.has_events else None
+        self.events = EventRecorder(client, env.clock, name, self.instance) if self.settings.has_events else None
         self.holding = Holding(
             client, self.informers, env, recorder=recorder, build=self.settings.build, events=self.events
         )

@@ -26,7 +26,7 @@ from typing import Any, Final
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
-from mainstay.client.cache import Cache, Stopped
+from mainstay.client.cache import Cache, CacheStopped
 from mainstay.client.call import WriteOptions
 from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Throttled, Unavailable
@@ -101,7 +101,9 @@ class ControllerLoop:
         return {kind: cache.revision for kind, cache in self._caches.items()}
 
     async def run(self) -> None:
-        """Work until cancelled. Raises `Deposed` when the term is over, `Stopped` when a cache is not fed any more."""
+        """Work until cancelled. Raises `Deposed` when the term is over, `CacheStopped` when a cache is not fed any
+        more.
+        """
         subscribed: list[tuple[Informer, Subscriber]] = []
         try:
             await self.kernel.ready(self._informers.values())
@@ -178,7 +180,7 @@ class ControllerLoop:
         try:
             await self._see_own_writes(item.key)
             await self._do(item)
-        except (Deposed, Stopped) as error:
+        except (Deposed, CacheStopped) as error:
             if self._failure is not None and not self._failure.done():
                 self._failure.set_exception(error)
 
@@ -359,7 +361,7 @@ class ControllerLoop:
                 return outcomes.GONE if is_gone else outcomes.DONE
 
     async def _see_own_writes(self, key: ObjectKey) -> None:
-        """Wait until the caches show what was written for a key. Raises `Stopped` if one is not fed any more."""
+        """Wait until the caches show what was written for a key. Raises `CacheStopped` if one is not fed any more."""
         while True:
             try:
                 async with tasks.timeout(self.settings.caught_up_within):

@@ -216,7 +216,7 @@ def _again(said: ObjectEvent, now: str) -> dict[str, Any]:
     return {**again, "metadata": annotated} if annotated else again
 
 
-class Events:
+class EventRecorder:
     """`tell` never waits; `run` writes, until cancelled."""
 
     def __init__(

@@ -51,7 +51,7 @@ class Signal(StrEnum):
     ROLLOUT_DEADLINE = "RolloutDeadline"
 
 
-class Response(StrEnum):
+class EvidenceResponse(StrEnum):
     """What may be done about it. Shown to users: only add."""
 
     PUBLISH_CONDITION = "PublishCondition"
@@ -92,12 +92,12 @@ class Response(StrEnum):
 
 DESTRUCTIVE: Final = frozenset(
     {
-        Response.REPLACE_POD,
-        Response.EVICT_FROM_NODE,
-        Response.REPLACE_AT_MOST_ONE,
-        Response.EVICT_ZONE,
-        Response.REMOVE_REPLICAS,
-        Response.REJECT_WORKLOAD,
+        EvidenceResponse.REPLACE_POD,
+        EvidenceResponse.EVICT_FROM_NODE,
+        EvidenceResponse.REPLACE_AT_MOST_ONE,
+        EvidenceResponse.EVICT_ZONE,
+        EvidenceResponse.REMOVE_REPLICAS,
+        EvidenceResponse.REJECT_WORKLOAD,
     }
 )
 """What cannot be undone when the explanation was innocent."""
@@ -116,10 +116,10 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SignalRow:
     """What one signal may lead to."""
 
-    may: Mapping[Response, Strength]
+    may: Mapping[EvidenceResponse, Strength]
     """Each response with the least strength that it takes. What is not here it may not lead to."""
     innocently: str
     """What may be behind it when nothing has failed."""
@@ -134,21 +134,28 @@ _HINT, _REPEATED, _SUSTAINED, _CONCLUSIVE = Strength
 
 
 def _row(
-    may: dict[Response, Strength], *, scopes: tuple[Scope, ...], innocently: str, may_not: str, is_silence: bool = False
-) -> Row:
-    return Row(MappingProxyType({Response.PUBLISH_CONDITION: _HINT} | may), innocently, may_not, is_silence, scopes)
+    may: dict[EvidenceResponse, Strength],
+    *,
+    scopes: tuple[Scope, ...],
+    innocently: str,
+    may_not: str,
+    is_silence: bool = False,
+) -> SignalRow:
+    return SignalRow(
+        MappingProxyType({EvidenceResponse.PUBLISH_CONDITION: _HINT} | may), innocently, may_not, is_silence, scopes
+    )
 
 
-TABLE: Final[Mapping[Signal, Row]] = MappingProxyType(
+TABLE: Final[Mapping[Signal, SignalRow]] = MappingProxyType(
     {
         Signal.MISSED_HEARTBEATS: _row(
             {
-                Response.READ_AGAIN: _HINT,
-                Response.STOP_NEW_PLACEMENT: _HINT,
-                Response.CHOOSE_ANOTHER_NODE: _HINT,
-                Response.STOP_TRAFFIC: _REPEATED,
-                Response.REPLACE_POD: _SUSTAINED,
-                Response.EVICT_FROM_NODE: _SUSTAINED,
+                EvidenceResponse.READ_AGAIN: _HINT,
+                EvidenceResponse.STOP_NEW_PLACEMENT: _HINT,
+                EvidenceResponse.CHOOSE_ANOTHER_NODE: _HINT,
+                EvidenceResponse.STOP_TRAFFIC: _REPEATED,
+                EvidenceResponse.REPLACE_POD: _SUSTAINED,
+                EvidenceResponse.EVICT_FROM_NODE: _SUSTAINED,
             },
             scopes=(Scope.NODE,),
             innocently="the network is under pressure, the node is busy, or we do not hear",
@@ -158,38 +165,38 @@ TABLE: Final[Mapping[Signal, Row]] = MappingProxyType(
         ),
         Signal.PROBE_TRANSITIONS: _row(
             {
-                Response.READ_AGAIN: _HINT,
-                Response.STOP_TRAFFIC: _HINT,
-                Response.RESTART_CONTAINER: _REPEATED,
-                Response.PAUSE_ROLLOUT: _REPEATED,
-                Response.ROLL_BACK: _SUSTAINED,
+                EvidenceResponse.READ_AGAIN: _HINT,
+                EvidenceResponse.STOP_TRAFFIC: _HINT,
+                EvidenceResponse.RESTART_CONTAINER: _REPEATED,
+                EvidenceResponse.PAUSE_ROLLOUT: _REPEATED,
+                EvidenceResponse.ROLL_BACK: _SUSTAINED,
             },
             scopes=(Scope.POD, Scope.WORKLOAD),
             innocently="something that the pod depends on is down, or the probe is too strict",
             may_not="a pod that is not ready is not replaced or evicted: its successor would depend on the same things",
         ),
         Signal.API_TIMEOUTS: _row(
-            {Response.READ_AGAIN: _HINT, Response.RETRY: _HINT, Response.SLOW_DOWN: _HINT},
+            {EvidenceResponse.READ_AGAIN: _HINT, EvidenceResponse.RETRY: _HINT, EvidenceResponse.SLOW_DOWN: _HINT},
             scopes=(Scope.OURSELVES, Scope.CONTROLLER),
             innocently="the write was committed and only the answer is lost",
             may_not="no other node is chosen before a read has shown that the binding is not there; and a server that "
             "does not answer says nothing about nodes or pods",
         ),
         Signal.WATCH_DISCONNECTS: _row(
-            {Response.READ_AGAIN: _HINT, Response.RETRY: _HINT, Response.SLOW_DOWN: _REPEATED},
+            {EvidenceResponse.READ_AGAIN: _HINT, EvidenceResponse.RETRY: _HINT, EvidenceResponse.SLOW_DOWN: _REPEATED},
             scopes=(Scope.OURSELVES, Scope.CONTROLLER),
             innocently="we were too slow, or the server was restarted",
             may_not="what was not seen through a broken watch is not gone",
         ),
         Signal.LEASE_EXPIRY: _row(
             {
-                Response.READ_AGAIN: _HINT,
-                Response.STOP_NEW_PLACEMENT: _HINT,
-                Response.CHOOSE_ANOTHER_NODE: _HINT,
-                Response.REPLACE_POD: _SUSTAINED,
-                Response.EVICT_FROM_NODE: _SUSTAINED,
-                Response.TAKE_LEADERSHIP: _CONCLUSIVE,
-                Response.REPLACE_AT_MOST_ONE: _CONCLUSIVE,
+                EvidenceResponse.READ_AGAIN: _HINT,
+                EvidenceResponse.STOP_NEW_PLACEMENT: _HINT,
+                EvidenceResponse.CHOOSE_ANOTHER_NODE: _HINT,
+                EvidenceResponse.REPLACE_POD: _SUSTAINED,
+                EvidenceResponse.EVICT_FROM_NODE: _SUSTAINED,
+                EvidenceResponse.TAKE_LEADERSHIP: _CONCLUSIVE,
+                EvidenceResponse.REPLACE_AT_MOST_ONE: _CONCLUSIVE,
             },
             scopes=(Scope.LEASE, Scope.NODE),
             innocently="the holder is paused or cut off, and believes that it still holds the lease",
@@ -198,43 +205,55 @@ TABLE: Final[Mapping[Signal, Row]] = MappingProxyType(
             is_silence=True,
         ),
         Signal.QUEUE_AGE: _row(
-            {Response.SLOW_DOWN: _REPEATED, Response.PAUSE_ROLLOUT: _SUSTAINED},
+            {EvidenceResponse.SLOW_DOWN: _REPEATED, EvidenceResponse.PAUSE_ROLLOUT: _SUSTAINED},
             scopes=(Scope.CONTROLLER, Scope.OURSELVES),
             innocently="there is much to do",
             may_not="keys that wait for long say nothing about what they name; more replicas would only make more keys",
         ),
         Signal.BIND_CONFLICTS: _row(
             {
-                Response.READ_AGAIN: _HINT,
-                Response.RETRY: _HINT,
-                Response.CHOOSE_ANOTHER_NODE: _HINT,
-                Response.SLOW_DOWN: _REPEATED,
+                EvidenceResponse.READ_AGAIN: _HINT,
+                EvidenceResponse.RETRY: _HINT,
+                EvidenceResponse.CHOOSE_ANOTHER_NODE: _HINT,
+                EvidenceResponse.SLOW_DOWN: _REPEATED,
             },
             scopes=(Scope.POD, Scope.NODE),
             innocently="another scheduler was quicker, or our cache is behind",
             may_not="the workload is not invalid because its node was taken, and the node is not ill",
         ),
         Signal.CONTROLLER_ERRORS: _row(
-            {Response.RETRY: _HINT, Response.SLOW_DOWN: _HINT, Response.PAUSE_ROLLOUT: _REPEATED},
+            {
+                EvidenceResponse.RETRY: _HINT,
+                EvidenceResponse.SLOW_DOWN: _HINT,
+                EvidenceResponse.PAUSE_ROLLOUT: _REPEATED,
+            },
             scopes=(Scope.CONTROLLER, Scope.OURSELVES),
             innocently="the API server is away, or one object is broken",
             may_not="errors of a controller are no fault of what it looks after",
         ),
         Signal.GENERATION_NOT_OBSERVED: _row(
-            {Response.READ_AGAIN: _HINT, Response.PAUSE_ROLLOUT: _REPEATED, Response.SLOW_DOWN: _REPEATED},
+            {
+                EvidenceResponse.READ_AGAIN: _HINT,
+                EvidenceResponse.PAUSE_ROLLOUT: _REPEATED,
+                EvidenceResponse.SLOW_DOWN: _REPEATED,
+            },
             scopes=(Scope.WORKLOAD, Scope.CONTROLLER),
             innocently="the controller is behind, or its status has not reached us",
             may_not="what an old generation says is neither good nor bad news about the new one",
             is_silence=True,
         ),
         Signal.SLO_BURN: _row(
-            {Response.PAUSE_ROLLOUT: _HINT, Response.RAISE_REPLICAS: _REPEATED, Response.ROLL_BACK: _SUSTAINED},
+            {
+                EvidenceResponse.PAUSE_ROLLOUT: _HINT,
+                EvidenceResponse.RAISE_REPLICAS: _REPEATED,
+                EvidenceResponse.ROLL_BACK: _SUSTAINED,
+            },
             scopes=(Scope.WORKLOAD,),
             innocently="the load is unusual, or the fault is elsewhere",
             may_not="users who suffer do not tell which pod or node is at fault, so none is removed for it",
         ),
         Signal.ROLLOUT_DEADLINE: _row(
-            {Response.PAUSE_ROLLOUT: _HINT, Response.READ_AGAIN: _HINT},
+            {EvidenceResponse.PAUSE_ROLLOUT: _HINT, EvidenceResponse.READ_AGAIN: _HINT},
             scopes=(Scope.WORKLOAD,),
             innocently="there is no room, an image is slow, or a quota is used up",
             may_not="replicas that were made are not removed, and the rollout is not undone: it may be the cure",
@@ -291,15 +310,15 @@ class Pace(StrEnum):
 class WithheldResponse:
     """A response that the evidence would have allowed, if we could trust our ears."""
 
-    response: Response
+    response: EvidenceResponse
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What may be done, in the order of `Response`, each with the signals that allow it."""
+    """What may be done, in the order of `EvidenceResponse`, each with the signals that allow it."""
 
-    because: Mapping[Response, tuple[Signal, ...]]
+    because: Mapping[EvidenceResponse, tuple[Signal, ...]]
     pace: Pace
     refused: tuple[WithheldResponse, ...]
 
@@ -307,7 +326,7 @@ class Allowed:
         return response in self.because
 
     @property
-    def responses(self) -> tuple[Response, ...]:
+    def responses(self) -> tuple[EvidenceResponse, ...]:
         return tuple(self.because)
 
 
@@ -322,7 +341,7 @@ def allowed(evidence: Iterable[Evidence], zones: Iterable[ZoneSilence] = (), zon
     all_zones = list(zones)
     why_deaf = _why_deaf(seen, all_zones)
     is_zone_silent = any(each.is_mostly_silent for each in all_zones if each.zone == zone)
-    because: dict[Response, tuple[Signal, ...]] = {}
+    because: dict[EvidenceResponse, tuple[Signal, ...]] = {}
     refused = []
     for response in _RESPONSES if seen else ():
         by = [each for each in seen if TABLE[each.signal].may.get(response, _NEVER) <= each.strength]
@@ -334,11 +353,11 @@ def allowed(evidence: Iterable[Evidence], zones: Iterable[ZoneSilence] = (), zon
     return Allowed(MappingProxyType(because), Pace.SLOW if is_zone_silent else Pace.USUAL, tuple(refused))
 
 
-_RESPONSES: Final = tuple(Response)
+_RESPONSES: Final = tuple(EvidenceResponse)
 _NEVER: Final = len(Strength) + 1  # Stronger than anything.
 
 
-def _is_doubtful(evidence: Evidence, response: Response, why_deaf: str) -> bool:
+def _is_doubtful(evidence: Evidence, response: EvidenceResponse, why_deaf: str) -> bool:
     return bool(why_deaf) and response in DESTRUCTIVE and TABLE[evidence.signal].is_silence
 
 

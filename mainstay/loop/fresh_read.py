@@ -59,8 +59,8 @@ class FreshReadLoop(Generic[K]):
         raise NotImplementedError
 
     async def work(self, workers: int, feeds: Sequence[tuple[Informer, Subscriber]] = ()) -> None:
-        """Until cancelled, with keys that `feeds` put into the queue. Raises `Deposed` when the term is over, `Stopped`
-        when a cache is not fed any more."""
+        """Until cancelled, with keys that `feeds` put into the queue. Raises `Deposed` when the term is over,
+        `CacheStopped` when a cache is not fed any more."""
         await self.kernel.ready([informer for informer, _ in feeds], from_term=False)
         for informer, subscriber in feeds:
             informer.subscribe(subscriber)

@@ -31,7 +31,7 @@ from mainstay.client.errors import ApiError, NotFound
 from mainstay.client.informer import Informer, Informers
 from mainstay.env import Chance, Env, tasks
 from mainstay.journal.record import Ending, Outcome, Subject, ViewPart, WhyNot, micros
-from mainstay.loop.events import Events, InvolvedObject
+from mainstay.loop.events import EventRecorder, InvolvedObject
 from mainstay.loop.record import Origin, Recorder, make_record
 from mainstay.loop.term import Term
 
@@ -129,7 +129,7 @@ class Holding:
         *,
         recorder: Recorder | None = None,
         build: str = "",
-        events: Events | None = None,
+        events: EventRecorder | None = None,
     ) -> None:
         self._client = client
         self._informers = informers
@@ -152,7 +152,7 @@ class Holding:
         return {gate.name: gate.held for gate in self._gates}
 
     async def known(self, revision: int) -> None:
-        """Wait until all Holds up to a revision are known. Raises `Stopped` when the cache is not fed any more."""
+        """Wait until all Holds up to a revision are known. Raises `CacheStopped` when the cache is not fed any more."""
         async with self._asking:
             if not self._is_asked:
                 if await self._are_served():

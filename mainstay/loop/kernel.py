@@ -35,7 +35,7 @@ from mainstay.client.errors import AlreadyExists, ApiError, Fenced
 from mainstay.client.informer import Informer, Informers
 from mainstay.env import Env
 from mainstay.loop.decider import Decider
-from mainstay.loop.events import Events, InvolvedObject, ObjectEvent, build_event
+from mainstay.loop.events import EventRecorder, InvolvedObject, ObjectEvent, build_event
 from mainstay.loop.holds import Holding, known, make_gate
 from mainstay.loop.queue.work_queue import WorkQueue
 from mainstay.loop.record import Origin, Recorder
@@ -56,7 +56,7 @@ class LoopContext:
     """None: there is no election, and every process acts."""
     recorder: Recorder | None = None
     build: str = ""
-    events: Events | None = None
+    events: EventRecorder | None = None
     """None: no Events are published."""
     holding: Holding | None = None
 
@@ -106,7 +106,7 @@ class Kernel:
         self.gate = make_gate(context.holding, name, context.term, pause, resume, component)
 
     async def ready(self, informers: Iterable[Informer], *, from_term: bool = True) -> None:
-        """Wait until decisions may begin. Raises `Stopped` when a cache is not fed any more.
+        """Wait until decisions may begin. Raises `CacheStopped` when a cache is not fed any more.
 
         A cache that is not filled shows what is missing in it as deleted; one from before this term does not show what
         the last leader did, which would be done again. A server that sends bookmarks once a minute, as Kubernetes does,
@@ -168,7 +168,7 @@ class Loop(Protocol):
     def kernel(self) -> Kernel: ...
 
     async def run(self) -> None:
-        """Until cancelled. Raises `Deposed` when the term is over, `Stopped` when a cache is not fed any more."""
+        """Until cancelled. Raises `Deposed` when the term is over, `CacheStopped` when a cache is not fed any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _BUCKET_BITS: Final = (10, 14, 17, 20, 24, 27, 30, 34, 37, 40)
 _CONDITIONS: Final = {BreakerState.CLOSED: 0, BreakerState.PROBING: 1, BreakerState.OPEN: 2}
 
 
-class Measured(Protocol):
+class MeasuredComponent(Protocol):
     """What is read of a component. The scheduler has no loops, and is one all the same."""
 
     @property
@@ -50,7 +50,7 @@ class Measured(Protocol):
 class ComponentMetrics(Collector):
     """Reads one component. `render` gives all of it as `CONTENT_TYPE`."""
 
-    def __init__(self, component: Measured) -> None:
+    def __init__(self, component: MeasuredComponent) -> None:
         self.shipper: Shipper | None = None
         """If its decisions are recorded."""
         self._component = component

@@ -75,7 +75,7 @@ class OwnWrites:
         return True
 
     async def seen(self, key: ObjectKey) -> None:
-        """Wait until that is so. There must be no doubts. Raises `Stopped` if a cache is not fed any more."""
+        """Wait until that is so. There must be no doubts. Raises `CacheStopped` if a cache is not fed any more."""
         while not self.is_seen(key):
             own = self._keys[key]
             for kind, revision in list(own.reach.items()):

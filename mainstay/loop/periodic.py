@@ -114,7 +114,7 @@ class PeriodicLoop(Generic[S]):
     # What they share.
 
     async def run(self) -> None:
-        """Until cancelled. Raises `Deposed` when the term is over, `Stopped` when a cache is not fed any more."""
+        """Until cancelled. Raises `Deposed` when the term is over, `CacheStopped` when a cache is not fed any more."""
         await self.kernel.ready(self.waits_for)
         self.begin()
         try:

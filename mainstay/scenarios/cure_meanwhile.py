@@ -19,7 +19,7 @@ from mainstay.env import tasks
 from mainstay.scenarios._schedulers import CALM, SchedulingStage, a_pod, add_node
 from mainstay.scenarios._stages import SILENCE
 from mainstay.scheduler.component import SchedulerSettings
-from mainstay.scheduler.queue.scheduling_queue import QueueSettings
+from mainstay.scheduler.queue.scheduling_queue import SchedulingQueueSettings
 from mainstay.scheduler.settings import CycleSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
@@ -31,7 +31,7 @@ SCHEDULER: Final = "scheduler"
 ZONES: Final = ("a", "b")
 HELD_BACK: Final = timedelta(milliseconds=500)
 SETTINGS: Final = SchedulerSettings(
-    lease_name="", cycle=CycleSettings(recheck_one_in=1, queue=QueueSettings(flush_after=timedelta(days=1)))
+    lease_name="", cycle=CycleSettings(recheck_one_in=1, queue=SchedulingQueueSettings(flush_after=timedelta(days=1)))
 )
 _decode = msgspec.json.Decoder(Object).decode
 

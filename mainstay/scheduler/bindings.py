@@ -30,7 +30,7 @@ from mainstay.scheduler.queue.pending_pods import BindAttempt, PendingPod
 from mainstay.scheduler.queue.pod_states import PodState
 from mainstay.scheduler.reasons import Cure
 from mainstay.scheduler.record_writer import RecordWriter
-from mainstay.scheduler.report import Placement, PodConditionReason, Report, Reporter
+from mainstay.scheduler.report import PlacedPod, PodConditionReason, PodReport, Reporter
 from mainstay.scheduler.settings import CycleSettings
 
 _logger = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class Bindings:
     def _is_bound(self, attempt: BindAttempt, revision: int, now_ns: int) -> None:
         pod, bind = attempt.pod, attempt.bind
         self._view.pods.saw(revision)
-        self._reporter.placed(Placement(pod.key, bind.uid, bind.node, attempt.deciding.name))
+        self._reporter.placed(PlacedPod(pod.key, bind.uid, bind.node, attempt.deciding.name))
         self._counts.bound += 1
         self._counts.waited(pod.attempts, now_ns - pod.added_ns, attempt.deciding.name)
 
@@ -159,7 +159,7 @@ class Bindings:
                 self._state.release(uid, now_ns, attempt.mark)
                 self._state.queue.back_off(uid, now_ns)
                 self._reporter.report(
-                    Report(pod.key, uid, PodConditionReason.SCHEDULER_ERROR, f"binding failed: {message}")
+                    PodReport(pod.key, uid, PodConditionReason.SCHEDULER_ERROR, f"binding failed: {message}")
                 )
             case Unknown(message=message):
                 pods.doubt(pod)
@@ -171,7 +171,7 @@ class Bindings:
         bind = attempt.bind
         text = f"no answer to the binding to {bind.node}, which may be done; retrying: {why}"
         self._reporter.report(
-            Report(attempt.pod.key, bind.uid, PodConditionReason.BINDING_UNANSWERED, text, attempt.deciding.name)
+            PodReport(attempt.pod.key, bind.uid, PodConditionReason.BINDING_UNANSWERED, text, attempt.deciding.name)
         )
 
     def _try_another_node(self, attempt: BindAttempt, answer: BindRefused, now_ns: int) -> None:
@@ -188,7 +188,7 @@ class Bindings:
             return
         text, pod.left_out = _refused_by_server(pod.left_out, answer.message), {}
         self._state.queue.back_off(uid, now_ns)
-        self._reporter.report(Report(pod.key, uid, PodConditionReason.SCHEDULER_ERROR, text, attempt.deciding.name))
+        self._reporter.report(PodReport(pod.key, uid, PodConditionReason.SCHEDULER_ERROR, text, attempt.deciding.name))
 
     def give_up_for_now(self, pod: PendingPod, why: str, decision: str, now_ns: int) -> str:
         """The server refuses a pod wherever it could be. What the columns say of those nodes is not true, yet: they are
@@ -199,7 +199,7 @@ class Bindings:
         self._state.queue.park_refused(pod.uid, _ROOM, now_ns)
         if not any(self.unconfirmed.is_asking(node) for node in left_out):
             self._reporter.report(
-                Report(pod.key, pod.uid, PodConditionReason.UNSCHEDULABLE, text, decision, is_weak=True)
+                PodReport(pod.key, pod.uid, PodConditionReason.UNSCHEDULABLE, text, decision, is_weak=True)
             )
         return text
 

@@ -14,11 +14,11 @@ from mainstay.env.invariants import Sample, broken
 from mainstay.journal import record
 from mainstay.journal.record import ViewPart
 from mainstay.scheduler.cache.columns import NodeColumns
-from mainstay.scheduler.cache.feed import Feed
+from mainstay.scheduler.cache.feed import CacheFeed
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.queue.pending_pods import BindAttempt, PendingPods
-from mainstay.scheduler.queue.scheduling_queue import QueueSettings, SchedulingQueue
+from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue, SchedulingQueueSettings
 from mainstay.scheduler.what_if import Objects
 
 
@@ -49,7 +49,7 @@ class ClusterState:
         self,
         clock: Clock,
         names: tuple[str, ...],
-        queue: QueueSettings,
+        queue: SchedulingQueueSettings,
         *,
         settled: Callable[[str], None],
         check_one_in: int,
@@ -60,7 +60,7 @@ class ClusterState:
         self.vectors = Vectors(self.columns)
         self.pods = PendingPods()
         self.queue = SchedulingQueue(queue, self.pods)
-        self.feed = Feed(self.columns, self.queue, clock, names, wake=self.work.set, settled=settled)
+        self.feed = CacheFeed(self.columns, self.queue, clock, names, wake=self.work.set, settled=settled)
         self._samples = Sample(check_one_in)
 
     def assume(self, attempt: BindAttempt) -> None:

@@ -30,7 +30,7 @@ from mainstay.journal import record
 from mainstay.journal.record import ViewPart
 from mainstay.loop.component import LEASE_NAMESPACE, SCHEDULER_LEASE
 from mainstay.loop.component_state import ComponentState, PublishSettings, publish
-from mainstay.loop.events import Events
+from mainstay.loop.events import EventRecorder
 from mainstay.loop.holds import Holding
 from mainstay.loop.kernel import Kernel, Loop, LoopContext
 from mainstay.loop.lease import Leader, LeaseSettings
@@ -91,7 +91,7 @@ class Scheduler:
         self.settings = settings or SchedulerSettings()
         self.identity = f"{instance}_{env.chance.uid('identity', 0)}"
         self.informers = Informers(client, env)
-        self._events = Events(client, env.clock, self.name, instance)
+        self._events = EventRecorder(client, env.clock, self.name, instance)
         """About Holds. What is told about pods goes with their status (report.py)."""
         self.holding = Holding(
             client, self.informers, env, recorder=recorder, build=self.settings.build, events=self._events

@@ -37,7 +37,7 @@ from mainstay.scheduler.reasons import Cure, Decision, Placed, Unschedulable
 from mainstay.scheduler.recheck import decide_from_objects
 from mainstay.scheduler.record import Deciding
 from mainstay.scheduler.record_writer import RecordWriter
-from mainstay.scheduler.report import PodConditionReason, Report
+from mainstay.scheduler.report import PodConditionReason, PodReport
 from mainstay.scheduler.settings import CycleSettings
 
 _logger = logging.getLogger(__name__)
@@ -202,7 +202,7 @@ class Cycle:
         pod.left_out = {}
         self.state.queue.park(pod.uid, no.cures, mark, now_ns)
         self._reporter.report(
-            Report(pod.key, pod.uid, PodConditionReason.UNSCHEDULABLE, render_message(no), deciding.name)
+            PodReport(pod.key, pod.uid, PodConditionReason.UNSCHEDULABLE, render_message(no), deciding.name)
         )
         self._records.record_refusal(deciding, no)
 
@@ -212,7 +212,7 @@ class Cycle:
         self.state.columns.forget(pod.uid)
         self.state.queue.back_off(pod.uid, now_ns)
         text = f"{type(error).__name__}: {error}"
-        self._reporter.report(Report(pod.key, pod.uid, PodConditionReason.SCHEDULER_ERROR, text, deciding.name))
+        self._reporter.report(PodReport(pod.key, pod.uid, PodConditionReason.SCHEDULER_ERROR, text, deciding.name))
         self._records.record_failure(deciding, "InternalError", text)
         asyncio.get_running_loop().call_exception_handler(
             {"message": f"failed to schedule pod {pod.key}", "exception": error}

@@ -15,7 +15,7 @@ from mainstay.api.memo import Memo, encoded
 from mainstay.api.node_terms import NodeRequirements, Preference, preferences_of, requirements_of
 from mainstay.api.pod_resources import HostPort
 from mainstay.api.taints import Toleration, tolerations_of
-from mainstay.scheduler.cache.charge import Charge, build_charge, find_reservation, spec_parts
+from mainstay.scheduler.cache.charge import CachedCharge, build_charge, find_reservation, spec_parts
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _memo: Memo["PodClass"] = Memo()
@@ -74,7 +74,7 @@ class PodToPlace:
     name: str
     uid: str
     pod_class: PodClass
-    charge: Charge
+    charge: CachedCharge
     """What it will take on its node."""
 
 

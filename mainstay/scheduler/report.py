@@ -75,7 +75,7 @@ class ReportSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PodReport:
     key: ObjectKey
     uid: str
     reason: PodConditionReason
@@ -86,7 +86,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class PlacedPod:
     """A pod that has got its node."""
 
     key: ObjectKey
@@ -142,13 +142,13 @@ def retrying_patch(pod: Object, message: str, now: datetime) -> Object | None:
     return {"metadata": same, "status": {"conditions": [changed]}}
 
 
-def build_event(report: Report, now: datetime) -> ObjectEvent:
+def build_event(report: PodReport, now: datetime) -> ObjectEvent:
     # Which nodes are named changes all the time: it is the same Event all the same.
     about = InvolvedObject(PODS, report.key.name, report.key.namespace, report.uid)
     return ObjectEvent(about, FAILED, report.message, now, is_warning=True, identity=report.reason)
 
 
-def build_placement_event(placed: Placement, now: datetime) -> ObjectEvent:
+def build_placement_event(placed: PlacedPod, now: datetime) -> ObjectEvent:
     message = f"Successfully assigned {placed.key.namespace}/{placed.key.name} to {placed.node}"
     return ObjectEvent(InvolvedObject(PODS, placed.key.name, placed.key.namespace, placed.uid), SCHEDULED, message, now)
 
@@ -183,10 +183,10 @@ class Reporter:
         self._event_ns = self._settings.event_after // _MICROSECOND * 1000
         self._longest_ns = self._settings.longest // _MICROSECOND * 1000
         self._term = term
-        self._waiting: dict[str, Report] = {}
+        self._waiting: dict[str, PodReport] = {}
         self._writing: dict[str, None] = {}
         """Pods of which something is being written: what comes next of them goes by what was said last."""
-        self._placed: deque[Placement] = deque()
+        self._placed: deque[PlacedPod] = deque()
         self._allowance = Allowance(env.clock, self._settings.placed_a_second, self._settings.placed_at_once)
         """Of Events `Scheduled`."""
         self._events = EventWriter(client, component)
@@ -199,7 +199,7 @@ class Reporter:
         self.untold = 0
         """Pods that found a node without an Event that says so."""
 
-    def report(self, report: Report) -> None:
+    def report(self, report: PodReport) -> None:
         """A pod has no node for this reason. Of several reports about one pod, the last counts."""
         said = self._said.get(report.uid)
         if said is not None and said.reason == report.reason and self._clock.monotonic_ns() < said.again_ns:
@@ -210,7 +210,7 @@ class Reporter:
         self._waiting[report.uid] = report
         self._has_work.set()
 
-    def placed(self, placed: Placement) -> None:
+    def placed(self, placed: PlacedPod) -> None:
         """A pod has got its node. Not of all of them will be told."""
         if not self._allowance.take():
             self.untold += 1
@@ -233,13 +233,13 @@ class Reporter:
             else:
                 self._has_work.clear()
 
-    def _next(self) -> Report | None:
+    def _next(self) -> PodReport | None:
         for uid in self._waiting:
             if uid not in self._writing:  # Of these there are no more than writers.
                 return self._waiting.pop(uid)
         return None
 
-    async def _write(self, report: Report) -> None:
+    async def _write(self, report: PodReport) -> None:
         self._writing[report.uid] = None
         try:
             if report.reason is PodConditionReason.BINDING_UNANSWERED:
@@ -251,7 +251,7 @@ class Reporter:
             if report.uid in self._waiting:
                 self._has_work.set()
 
-    async def _retrying(self, report: Report) -> None:
+    async def _retrying(self, report: PodReport) -> None:
         """The pod is read first: it may be bound by now, whatever the cache shows."""
         key = report.key
         write = WriteOptions(field_manager=self._component, term=self._term, decision=report.decision)
@@ -281,7 +281,7 @@ class Reporter:
             self.failures += 1
             _logger.info("failed to record SchedulingRetrying for %s: %s", key, error)
 
-    async def _tell_of(self, placed: Placement) -> None:
+    async def _tell_of(self, placed: PlacedPod) -> None:
         try:
             await self._events.write(
                 build_placement_event(placed, self._clock.wall()), decision=placed.decision, once=True
@@ -293,7 +293,7 @@ class Reporter:
             self.failures += 1
             _logger.info("failed to record Scheduled event for %s: %s", placed.key, error)
 
-    async def _one(self, report: Report) -> None:
+    async def _one(self, report: PodReport) -> None:
         said = self._said.get(report.uid)
         now, now_ns = self._clock.wall(), self._clock.monotonic_ns()
         pod = self._pods.get(report.key)
@@ -342,7 +342,7 @@ class Reporter:
             self.failures += 1
             _logger.info("failed to record FailedScheduling for %s: %s", report.key, error)
 
-    async def _tell(self, report: Report, now: datetime, count: int) -> None:
+    async def _tell(self, report: PodReport, now: datetime, count: int) -> None:
         # If it is there the first time, another scheduler has written it, or this one before a restart.
         await self._events.write(build_event(report, now), decision=report.decision, once=count == 1)
         self.events += 1

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from mainstay.scheduler.cache.unconfirmed import UnconfirmedSettings
-from mainstay.scheduler.queue.scheduling_queue import QueueSettings
+from mainstay.scheduler.queue.scheduling_queue import SchedulingQueueSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,4 +29,4 @@ class CycleSettings:
     check_one_in: int = 100
     """After one in so many steps a node's columns are checked against its pods."""
     unconfirmed: UnconfirmedSettings = field(default_factory=UnconfirmedSettings)
-    queue: QueueSettings = field(default_factory=QueueSettings)
+    queue: SchedulingQueueSettings = field(default_factory=SchedulingQueueSettings)

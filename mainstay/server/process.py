@@ -74,7 +74,7 @@ _ADMIN_TOKEN: Final = "admin.token"
 _log = logging.getLogger(__name__)
 
 
-class CannotStart(Exception):
+class ServerCannotStart(Exception):
     """The server does not run. The message is for the user who started it, and says what to do."""
 
 
@@ -143,7 +143,7 @@ class ServerOptions:
 
 
 async def serve(options: ServerOptions, env: Env, on_ready: Callable[["ServerProcess"], None]) -> None:
-    """Run a server until SIGTERM or SIGINT. A second signal does not wait for requests. Raises `CannotStart`; and
+    """Run a server until SIGTERM or SIGINT. A second signal does not wait for requests. Raises `ServerCannotStart`; and
     `CannotGoOn` if the store takes no more writes until it is opened again: the supervisor restarts the process.
     """
     signals = StopSignals()
@@ -186,13 +186,13 @@ class ServerProcess:
 
     @classmethod
     async def start(cls, options: ServerOptions, env: Env) -> "ServerProcess":
-        """Raises `CannotStart`; then nothing is left open."""
+        """Raises `ServerCannotStart`; then nothing is left open."""
         async with contextlib.AsyncExitStack() as closing:
             process = cls(options, env, closing)
             try:
                 await process._start()
             except (StoreError, BadCertificate, DiskFull) as error:
-                raise CannotStart(str(error)) from error
+                raise ServerCannotStart(str(error)) from error
             process._closing = closing.pop_all()
             return process
         raise AssertionError("unreachable")
@@ -220,7 +220,7 @@ class ServerProcess:
         try:
             env.disk.lock(_LOCK, f"process {os.getpid()}")
         except Locked as error:
-            raise CannotStart(
+            raise ServerCannotStart(
                 f"the data directory {options.data_dir} is in use by {error.holder}: stop that one, or use another"
                 " directory"
             ) from None
@@ -276,7 +276,7 @@ class ServerProcess:
             disk = SystemDisk(path.parent)
             audit = await Audit.start(disk, path.name, authenticator)
         except OSError as error:
-            raise CannotStart(f"cannot write the audit log {path}: {error.strerror or error}") from None
+            raise ServerCannotStart(f"cannot write the audit log {path}: {error.strerror or error}") from None
         self._closing.callback(disk.close)
         self._closing.push_async_callback(audit.close)
         return audit
@@ -292,18 +292,18 @@ class ServerProcess:
             self._closing.callback(disk.close)
             return await open_journal(disk, store, self._env.clock, limits, self._closing, metrics, build())
         except (JournalError, OSError) as error:
-            raise CannotStart(f"cannot keep a journal in {directory}: {error}") from None
+            raise ServerCannotStart(f"cannot keep a journal in {directory}: {error}") from None
 
     async def _send_spans(self, store: Store, journal: ServerJournal | None, metrics: Metrics) -> None:
         if journal is None:
-            raise CannotStart("traces are made from the journal: leave out --no-journal, or --otlp-endpoint")
+            raise ServerCannotStart("traces are made from the journal: leave out --no-journal, or --otlp-endpoint")
         # By this namespace clusters are told apart, as everywhere in Kubernetes.
         found = await store.get("core/namespaces/kube-system")
         cluster = "" if found is None else str(msgspec.json.decode(found.value)["metadata"]["uid"])
         try:
             sender = SpanSender(self._options.traces, cluster)
         except NotInstalled as error:
-            raise CannotStart(str(error)) from None
+            raise ServerCannotStart(str(error)) from None
         sender.start()
         self._closing.push_async_callback(sender.close)
         journal.collector.offer = sender.offer
@@ -317,7 +317,7 @@ class ServerProcess:
                 handler, host, port, tls=tls, limits=self._options.http, clock=self._env.clock
             )
         except OSError as error:
-            raise CannotStart(_why_not_listening(host, port, error)) from error
+            raise ServerCannotStart(_why_not_listening(host, port, error)) from error
         self._http = http
         self._closing.push_async_callback(self._drain, http)
         self.url = kubeconfig.server_url("http" if tls is None else "https", host, http.addresses[0][1])
@@ -357,7 +357,7 @@ class ServerProcess:
                     case GivenTls(certificate, key, _):
                         load_certificate(tls, certificate, key)
                 await self._worker.run(self._write_kubeconfig, certificates)
-            except (BadCertificate, CannotStart, DiskFull, OSError) as error:
+            except (BadCertificate, ServerCannotStart, DiskFull, OSError) as error:
                 _log.error("cannot renew certificates; keeping the present ones: %s", error)
 
 

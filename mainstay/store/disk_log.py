@@ -17,7 +17,7 @@ from mainstay.env import frames
 from mainstay.env.disk import Disk, DiskFull, Locked
 from mainstay.env.tasks import Worker
 from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreInUse
-from mainstay.store.log import LogPosition, Recovered, Row, decode_row, encode_row, require_complete
+from mainstay.store.log import LogPosition, LogRow, Recovered, decode_row, encode_row, require_complete
 
 FILE: Final = "log"
 NEW_FILE: Final = "log.new"
@@ -53,12 +53,12 @@ class DiskLog:
         self._position.opened(recovered)
         return recovered
 
-    async def append(self, rows: Sequence[Row]) -> None:
+    async def append(self, rows: Sequence[LogRow]) -> None:
         self._position.check_append(rows)
         await self._worker.run(self._append, _frame(0, rows))
         self._position.newest = rows[-1].revision
 
-    async def compact(self, compacted: int, rows: Sequence[Row]) -> None:
+    async def compact(self, compacted: int, rows: Sequence[LogRow]) -> None:
         self._position.check_compaction(compacted, rows)
         await self._worker.run(self._append, _frame(compacted, rows))
         self._position.compacted = compacted
@@ -145,7 +145,7 @@ class DiskLog:
             raise OutcomeUnknown(f"the log could not be cut back: {error}") from error
 
 
-def _frame(compacted: int, rows: Sequence[Row]) -> bytes:
+def _frame(compacted: int, rows: Sequence[LogRow]) -> bytes:
     return _encode(_Frame(compacted, [(row.revision, encode_row(row) if row.writes else b"") for row in rows]))
 
 

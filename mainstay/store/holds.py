@@ -7,7 +7,7 @@ from mainstay.store.limits import require_revision
 class RevisionHold:
     """Keeps the history after its revision until released."""
 
-    def __init__(self, holds: "Holds", revision: int) -> None:
+    def __init__(self, holds: "RevisionHolds", revision: int) -> None:
         self._holds = holds
         self.revision = revision
 
@@ -20,7 +20,7 @@ class RevisionHold:
         self._holds.forget(self)
 
 
-class Holds:
+class RevisionHolds:
     """The holds of one process on one store."""
 
     def __init__(self) -> None:

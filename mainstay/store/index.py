@@ -22,9 +22,9 @@ import msgspec
 
 from mainstay.env.invariants import Sample, broken
 from mainstay.store.errors import Compacted, Corrupt, FutureRevision
-from mainstay.store.interface import FIRST_REVISION, Change, Entry, Page
+from mainstay.store.interface import FIRST_REVISION, Entry, KeyChange, RangePage
 from mainstay.store.keys import SortedKeys
-from mainstay.store.log import DeletedVersion, Row
+from mainstay.store.log import DeletedVersion, LogRow
 
 LATER_MAX: Final = 10_000
 """Of an older state, pages are made from the present one as long as not more than this has happened since."""
@@ -39,10 +39,10 @@ class Transaction(msgspec.Struct, frozen=True):
     """What one revision did: at least one change, at most one per key."""
 
     revision: int
-    changes: tuple[Change, ...]
+    changes: tuple[KeyChange, ...]
 
 
-class Index:
+class StoreIndex:
     def __init__(self) -> None:
         self.revision = FIRST_REVISION
         self.compacted = 0
@@ -73,7 +73,7 @@ class Index:
         if self._samples.take():
             self._check_keys(transaction)
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: KeyChange) -> None:
         key = change.key
         found = self.live.get(key)
         if found is not change.previous and found != change.previous:
@@ -113,11 +113,11 @@ class Index:
         self.require_readable(at)
         return self._version(key, at)
 
-    def range(self, prefix: str, at: int | None, limit: int | None, after: str | None) -> Page:
+    def range(self, prefix: str, at: int | None, limit: int | None, after: str | None) -> RangePage:
         if at is None or at == self.revision:
             keys, remaining = self._live_keys.under(prefix, after=after, limit=limit)
             live = self.live
-            return Page([live[key] for key in keys], self.revision, remaining)
+            return RangePage([live[key] for key in keys], self.revision, remaining)
         self.require_readable(at)
         if limit is not None:
             later = self.transactions_after(at, LATER_MAX)
@@ -127,9 +127,9 @@ class Index:
         dead, _ = self._dead_keys.under(prefix, after=after)
         versions = (self._version(key, at) for key in (sorted(living + dead) if dead else living))
         entries = [entry for entry in versions if entry is not None]
-        return Page(entries[:limit], at, max(len(entries) - limit, 0) if limit is not None else 0)
+        return RangePage(entries[:limit], at, max(len(entries) - limit, 0) if limit is not None else 0)
 
-    def _page(self, prefix: str, at: int, limit: int, after: str | None, later: list[Transaction]) -> Page:
+    def _page(self, prefix: str, at: int, limit: int, after: str | None, later: list[Transaction]) -> RangePage:
         """What has not been written since is as it is now: only what has been is looked for in the past. So a page of
         many costs as much as it holds, and not as much as there is."""
         written = {change.key: None for transaction in later for change in transaction.changes}
@@ -146,7 +146,7 @@ class Index:
         living, more = self._live_keys.under(prefix, after=after, limit=limit + unborn)
         versions = (self._version(key, at) for key in (sorted(living + dead) if dead else living))
         entries = list(islice((entry for entry in versions if entry is not None), limit))
-        return Page(entries, at, len(living) + more - unborn + len(dead) - len(entries))
+        return RangePage(entries, at, len(living) + more - unborn + len(dead) - len(entries))
 
     def require_readable(self, revision: int) -> None:
         """Raise unless the state as of this revision can be told."""
@@ -167,7 +167,7 @@ class Index:
             raise broken("compaction goes forward, and not past the newest revision", f"revision {revision}", **story)
         self.compacted = revision
 
-    def compact_step(self, changes_max: int) -> list[Row] | None:
+    def compact_step(self, changes_max: int) -> list[LogRow] | None:
         """Forget some of what is no longer readable. Returns what the log must now hold for the rows concerned.
 
         The rows are in ascending order, and the log must replace them in that order: a deletion must never be dropped
@@ -216,11 +216,11 @@ class Index:
                 self._shared_rows[version.revision].remove(key)
         return versions
 
-    def _row(self, revision: int) -> Row:
+    def _row(self, revision: int) -> LogRow:
         keys = self._shared_rows.get(revision, ())
         if not keys:
             self._shared_rows.pop(revision, None)
-        return Row(revision, tuple(self._find_version(key, revision) for key in keys))
+        return LogRow(revision, tuple(self._find_version(key, revision) for key in keys))
 
     def _find_version(self, key: str, revision: int) -> Entry | DeletedVersion:
         entry = self.live.get(key)
@@ -246,22 +246,22 @@ def _revision(entry: Entry | None) -> int | None:
     return None if entry is None else entry.revision
 
 
-def replay(compacted: int, rows: Iterable[Row]) -> tuple[Index, list[Row]]:
+def replay(compacted: int, rows: Iterable[LogRow]) -> tuple[StoreIndex, list[LogRow]]:
     """An index as the rows of a log tell it, and what the log should hold instead of some of them.
 
     The rows are ascending; those after `compacted` are complete. A compaction that was cut short may have removed
     what a deletion deleted, but not yet the deletion: that is left over. Raises `Corrupt` where that cannot be.
     """
-    index = Index()
+    index = StoreIndex()
     left_over = []
     for row in rows:
         kept = tuple(write for write in row.writes if isinstance(write, Entry) or write.key in index.live)
         if len(kept) < len(row.writes):
             if row.revision > compacted:
                 raise Corrupt(f"revision {row.revision} deletes what was not there")
-            left_over.append(Row(row.revision, kept))
+            left_over.append(LogRow(row.revision, kept))
         changes = tuple(
-            Change(row.revision, write.key, write if isinstance(write, Entry) else None, index.live.get(write.key))
+            KeyChange(row.revision, write.key, write if isinstance(write, Entry) else None, index.live.get(write.key))
             for write in kept
         )
         if changes:

@@ -56,13 +56,13 @@ class Put(msgspec.Struct, frozen=True, gc=False):
     value: bytes
 
 
-class Delete(msgspec.Struct, frozen=True, gc=False):
+class DeleteEntry(msgspec.Struct, frozen=True, gc=False):
     """Remove a key. If it is not there, this write does nothing."""
 
     key: str
 
 
-Write = Put | Delete
+Write = Put | DeleteEntry
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
@@ -78,7 +78,7 @@ class TransactionRefused(msgspec.Struct, frozen=True):
     """Each key whose check failed, with what is there instead."""
 
 
-class Page(msgspec.Struct, frozen=True):
+class RangePage(msgspec.Struct, frozen=True):
     """Part of a range, in key order."""
 
     entries: list[Entry]
@@ -88,7 +88,7 @@ class Page(msgspec.Struct, frozen=True):
     """How many more entries the range has after this page."""
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
+class KeyChange(msgspec.Struct, frozen=True, gc=False):
     """What one revision did to one key."""
 
     revision: int
@@ -99,15 +99,15 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """What was there before; None if there was nothing."""
 
 
-class Batch(msgspec.Struct, frozen=True):
+class WatchBatch(msgspec.Struct, frozen=True):
     """The next part of a watch."""
 
     revision: int
     """Every change under the prefix up to and including this revision has now been delivered. Resume from here."""
-    changes: list[Change]
+    changes: list[KeyChange]
 
 
-class Watch(Protocol):
+class StoreWatch(Protocol):
     """A running watch: iterate over it for batches. It ends with an exception, or when it is closed.
 
     `Compacted`: it fell behind what the store still has; take a new range. `StoreUnavailable`: the connection is gone
@@ -116,7 +116,7 @@ class Watch(Protocol):
 
     def __aiter__(self) -> Self: ...
 
-    async def __anext__(self) -> Batch: ...
+    async def __anext__(self) -> WatchBatch: ...
 
     def close(self) -> None:
         """End it. A reader that waits for the next batch sees the end of the iteration."""
@@ -177,10 +177,10 @@ class Store(Protocol):
 
     async def range(
         self, prefix: str, *, at: int | None = None, limit: int | None = None, after: str | None = None
-    ) -> Page:
+    ) -> RangePage:
         """The entries under a prefix that come after a key, in order. Raises `Compacted`, `FutureRevision`."""
 
-    def watch(self, prefix: str, *, after: int) -> Watch:
+    def watch(self, prefix: str, *, after: int) -> StoreWatch:
         """All changes under a prefix after a revision. `Compacted` and `FutureRevision` come from the iteration."""
 
     async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | TransactionRefused:

@@ -9,7 +9,7 @@ from mainstay.store.interface import (
     TRANSACTION_BYTES_MAX,
     TRANSACTION_OPERATIONS_MAX,
     Check,
-    Delete,
+    DeleteEntry,
     Put,
     Write,
 )
@@ -65,7 +65,7 @@ def require_transaction(checks: Sequence[Check], writes: Sequence[Write]) -> Non
         require_revision(check.revision, least=0)
     for write in writes:
         # Whatever is no Put would be taken for a Delete further on.
-        if type(write) is not Put and type(write) is not Delete:
+        if type(write) is not Put and type(write) is not DeleteEntry:
             raise InvalidStoreRequest(f"a write is a Put or a Delete, not {write!r}")
         size += require_key(write.key)
         if isinstance(write, Put):

@@ -35,23 +35,23 @@ from mainstay.store.errors import (
     StoreError,
     StoreUnavailable,
 )
-from mainstay.store.holds import Holds, RevisionHold
-from mainstay.store.index import Index, Transaction, replay
+from mainstay.store.holds import RevisionHold, RevisionHolds
+from mainstay.store.index import StoreIndex, Transaction, replay
 from mainstay.store.interface import (
     ABSENT,
     FIRST_REVISION,
-    Change,
     Check,
     Committed,
     Entry,
-    Page,
+    KeyChange,
     Put,
+    RangePage,
     TransactionRefused,
     Write,
 )
 from mainstay.store.limits import require_key, require_prefix, require_range, require_revision, require_transaction
 from mainstay.store.local_watch import LocalWatch, Watches
-from mainstay.store.log import DeletedVersion, Log, Row
+from mainstay.store.log import DeletedVersion, Log, LogRow
 
 _logger = logging.getLogger(__name__)
 
@@ -74,10 +74,10 @@ class _Staged(msgspec.Struct):
 class LocalStore:
     """Implements `Store` and `LocalReads` (interface.py) over any `Log`. Make one with `await LocalStore.open(log)`."""
 
-    def __init__(self, log: Log, index: Index) -> None:
+    def __init__(self, log: Log, index: StoreIndex) -> None:
         self._log = log
         self._index = index
-        self._holds = Holds()
+        self._holds = RevisionHolds()
         self._watches = Watches(index)
         self._staged: list[_Staged] = []
         self._staged_entries: dict[str, Entry | DeletedVersion] = {}
@@ -87,7 +87,7 @@ class LocalStore:
         """The newest revision that the log has taken."""
         self._flushing: asyncio.Task[None] | None = None
         self._compacting = asyncio.Lock()
-        self._rows_to_replace: dict[int, Row] = {}
+        self._rows_to_replace: dict[int, LogRow] = {}
         """What compaction has dropped from the index but could not yet drop from the log."""
         self._broken: str | None = None
         """Why the log can no longer be trusted, once an append has failed."""
@@ -135,7 +135,7 @@ class LocalStore:
 
     async def range(
         self, prefix: str, *, at: int | None = None, limit: int | None = None, after: str | None = None
-    ) -> Page:
+    ) -> RangePage:
         self._require_open()
         require_range(prefix, at, limit, after)
         return self._index.range(prefix, at, limit, after)
@@ -198,9 +198,9 @@ class LocalStore:
             if isinstance(write, Put):
                 created, version = (revision, 1) if previous is None else (previous.created, previous.version + 1)
                 entry = Entry(write.key, write.value, created, revision, version)
-                changes.append(Change(revision, write.key, entry, previous))
+                changes.append(KeyChange(revision, write.key, entry, previous))
             elif previous is not None:
-                changes.append(Change(revision, write.key, None, previous))
+                changes.append(KeyChange(revision, write.key, None, previous))
         return Transaction(revision, tuple(changes)) if changes else None
 
     def _stage(self, transaction: Transaction) -> None:
@@ -362,8 +362,8 @@ def _revision(entry: Entry | None) -> int:
     return ABSENT if entry is None else entry.revision
 
 
-def _row(transaction: Transaction) -> Row:
-    return Row(
+def _row(transaction: Transaction) -> LogRow:
+    return LogRow(
         transaction.revision,
         tuple(change.entry or DeletedVersion(change.key, change.revision) for change in transaction.changes),
     )

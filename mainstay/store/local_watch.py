@@ -13,21 +13,21 @@ from typing import Final, Self
 from mainstay.env import tasks
 from mainstay.env.invariants import broken
 from mainstay.store.errors import Compacted, FutureRevision, StoreClosed
-from mainstay.store.index import Index, Transaction
-from mainstay.store.interface import Batch, Change
+from mainstay.store.index import StoreIndex, Transaction
+from mainstay.store.interface import KeyChange, WatchBatch
 
 SCAN_TRANSACTIONS_MAX: Final = 1000  # Read from the history at a time; then others get their turn.
 
 
 class LocalWatch:
-    """Implements `Watch` (interface.py)."""
+    """Implements `StoreWatch` (interface.py)."""
 
     def __init__(self, watches: "Watches", prefix: str, after: int) -> None:
         self._watches = watches
         self.prefix = prefix
         self.reached = after
         """Everything up to this revision has been delivered, or did not concern us."""
-        self.waiter: asyncio.Future[Batch | None] | None = None
+        self.waiter: asyncio.Future[WatchBatch | None] | None = None
         """A reader waits for the next batch. None for an answer: look again, something else has changed."""
         self._closed = False
         self._is_read = False
@@ -35,7 +35,7 @@ class LocalWatch:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Batch:
+    async def __anext__(self) -> WatchBatch:
         if self._is_read:
             raise RuntimeError("this watch is already being waited for by someone else")
         self._is_read = True
@@ -44,7 +44,7 @@ class LocalWatch:
         finally:
             self._is_read = False
 
-    async def _next(self) -> Batch:
+    async def _next(self) -> WatchBatch:
         while not self._closed:
             batch = self._watches.read(self)
             if batch is None:
@@ -60,7 +60,7 @@ class LocalWatch:
                     return batch
         raise StopAsyncIteration
 
-    async def _wait(self) -> Batch | None:
+    async def _wait(self) -> WatchBatch | None:
         self.waiter = asyncio.get_running_loop().create_future()
         try:
             return await self.waiter
@@ -72,7 +72,7 @@ class LocalWatch:
         self._watches.forget(self)
         self.wake(None)
 
-    def wake(self, batch: Batch | None) -> None:
+    def wake(self, batch: WatchBatch | None) -> None:
         """Answer the reader that waits. If none does, it finds out when it comes back."""
         if self.is_waiting and self.waiter is not None:
             self.waiter.set_result(batch)
@@ -93,7 +93,7 @@ class LocalWatch:
 class Watches:
     """All watches on one index."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: StoreIndex) -> None:
         self._index = index
         self._open: dict[LocalWatch, None] = {}  # In the order they were opened: a set would have none.
         self._closed = False
@@ -106,7 +106,7 @@ class Watches:
     def forget(self, watch: LocalWatch) -> None:
         self._open.pop(watch, None)
 
-    def read(self, watch: LocalWatch) -> Batch | None:
+    def read(self, watch: LocalWatch) -> WatchBatch | None:
         """The next part of the history for a watch that has fallen behind; None if it has not."""
         if self._closed:
             raise StoreClosed("the store was closed")
@@ -119,7 +119,7 @@ class Watches:
         if watch.reached == index.revision:
             return None
         transactions = index.transactions_after(watch.reached, SCAN_TRANSACTIONS_MAX)
-        return Batch(transactions[-1].revision, _under(watch.prefix, transactions))
+        return WatchBatch(transactions[-1].revision, _under(watch.prefix, transactions))
 
     def publish(self, transactions: Sequence[Transaction]) -> None:
         """Tell the watches that wait of transactions that have just become part of the history."""
@@ -133,7 +133,7 @@ class Watches:
                 story = {"reached": watch.reached, "published": transactions[0].revision}
                 raise broken("a watch that waits has missed nothing", f"watch of {watch.prefix!r}", **story)
             if changes := _under(watch.prefix, transactions):
-                watch.wake(Batch(revision, changes))
+                watch.wake(WatchBatch(revision, changes))
             else:
                 watch.reached = revision
 
@@ -144,7 +144,7 @@ class Watches:
         self._open.clear()
 
 
-def _under(prefix: str, transactions: Sequence[Transaction]) -> list[Change]:
+def _under(prefix: str, transactions: Sequence[Transaction]) -> list[KeyChange]:
     if not prefix:
         return [change for each in transactions for change in each.changes]
     return [change for each in transactions for change in each.changes if change.key.startswith(prefix)]

@@ -26,7 +26,7 @@ class DeletedVersion(msgspec.Struct, frozen=True, gc=False):
     revision: int
 
 
-class Row(msgspec.Struct, frozen=True):
+class LogRow(msgspec.Struct, frozen=True):
     """What is kept of one transaction. Without writes: nothing, the row can go."""
 
     revision: int
@@ -37,7 +37,7 @@ class Recovered(msgspec.Struct, frozen=True):
     """What a log held when it was opened: rows in ascending order, all of them after `compacted`."""
 
     compacted: int
-    rows: Sequence[Row]
+    rows: Sequence[LogRow]
 
 
 class Log(Protocol):
@@ -46,10 +46,10 @@ class Log(Protocol):
     async def open(self) -> Recovered:
         """Take possession of the log. Raises `StoreInUse`, `Corrupt`."""
 
-    async def append(self, rows: Sequence[Row]) -> None:
+    async def append(self, rows: Sequence[LogRow]) -> None:
         """Add rows, all or none; durable when it returns. Raises `StorageFull` (none is there), `OutcomeUnknown`."""
 
-    async def compact(self, compacted: int, rows: Sequence[Row]) -> None:
+    async def compact(self, compacted: int, rows: Sequence[LogRow]) -> None:
         """Note the revision compacted to, and replace these rows, all or none. Raises as `append` does."""
 
     async def close(self) -> None: ...
@@ -70,14 +70,14 @@ class LogPosition:
         self.compacted = recovered.compacted
         self.newest = max(self.newest, recovered.compacted, rows[-1].revision if rows else 0)
 
-    def check_append(self, rows: Sequence[Row]) -> None:
+    def check_append(self, rows: Sequence[LogRow]) -> None:
         expected = self.newest
         for row in rows:
             expected += 1
             if row.revision != expected:
                 raise broken(_FOLLOWS, f"revision {row.revision}", expected=expected, newest=self.newest)
 
-    def check_compaction(self, compacted: int, rows: Sequence[Row]) -> None:
+    def check_compaction(self, compacted: int, rows: Sequence[LogRow]) -> None:
         last = rows[-1].revision if rows else 0
         if not max(self.compacted, last) <= compacted <= self.newest:
             story = {"before": self.compacted, "newest": self.newest, "last_row": last}
@@ -93,10 +93,10 @@ class MemoryLog:
     async def open(self) -> Recovered:
         return Recovered(0, [])
 
-    async def append(self, rows: Sequence[Row]) -> None:
+    async def append(self, rows: Sequence[LogRow]) -> None:
         pass
 
-    async def compact(self, compacted: int, rows: Sequence[Row]) -> None:
+    async def compact(self, compacted: int, rows: Sequence[LogRow]) -> None:
         pass
 
     async def close(self) -> None:
@@ -108,7 +108,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[tuple[str, int, int, bytes]])
 
 
-def encode_row(row: Row) -> bytes:
+def encode_row(row: LogRow) -> bytes:
     return _encoder.encode(
         [
             (write.key, write.created, write.version, write.value)
@@ -119,13 +119,13 @@ def encode_row(row: Row) -> bytes:
     )
 
 
-def decode_row(revision: int, data: bytes) -> Row:
+def decode_row(revision: int, data: bytes) -> LogRow:
     """Raises `Corrupt` if this is not something that `encode_row` made."""
     try:
         stored = _decoder.decode(data)
     except msgspec.MsgspecError as error:
         raise Corrupt(f"the row of revision {revision} cannot be read: {error}") from error
-    return Row(
+    return LogRow(
         revision,
         tuple(
             Entry(key, value, created, revision, version) if version else DeletedVersion(key, revision)

@@ -18,7 +18,7 @@ from typing import Final
 from mainstay.env.disk import Locked, SystemDisk
 from mainstay.env.tasks import Worker
 from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreError, StoreInUse, StoreUnavailable
-from mainstay.store.log import LogPosition, Recovered, Row, checksum, decode_row, encode_row, require_complete
+from mainstay.store.log import LogPosition, LogRow, Recovered, checksum, decode_row, encode_row, require_complete
 
 DATABASE: Final = "store.db"
 LOCK: Final = "store.lock"
@@ -47,12 +47,12 @@ class SqliteLog:
         self._position.opened(recovered)
         return recovered
 
-    async def append(self, rows: Sequence[Row]) -> None:
+    async def append(self, rows: Sequence[LogRow]) -> None:
         self._position.check_append(rows)
         await self._worker.run(self._append, rows)
         self._position.newest = rows[-1].revision
 
-    async def compact(self, compacted: int, rows: Sequence[Row]) -> None:
+    async def compact(self, compacted: int, rows: Sequence[LogRow]) -> None:
         self._position.check_compaction(compacted, rows)
         await self._worker.run(self._compact, compacted, rows)
         self._position.compacted = compacted
@@ -135,14 +135,14 @@ class SqliteLog:
         self._disk.append(NOTE, f"A Mainstay store, format {FORMAT}. Copy or move the directory as a whole.\n".encode())
         self._disk.sync(NOTE)
 
-    def _append(self, rows: Sequence[Row]) -> None:
+    def _append(self, rows: Sequence[LogRow]) -> None:
         parameters: list[int | bytes] = []
         for row in rows:
             writes = encode_row(row)
             parameters += (row.revision, checksum(row.revision, writes), writes)
         self._execute("INSERT INTO rows VALUES " + ",".join(["(?,?,?)"] * len(rows)), parameters)
 
-    def _compact(self, compacted: int, rows: Sequence[Row]) -> None:
+    def _compact(self, compacted: int, rows: Sequence[LogRow]) -> None:
         self._execute("BEGIN")
         try:
             self._execute("UPDATE mark SET compacted = ?, checksum = ?", (compacted, checksum(compacted, _MARK)))

@@ -1,6 +1,6 @@
 """The processes of this machine, as a supervisor sees them.
 
-`Machine` is the seam: tests have one in virtual time, whose processes end at the test's command, and which reuses
+`ProcessHost` is the seam: tests have one in virtual time, whose processes end at the test's command, and which reuses
 process ids.
 """
 
@@ -24,7 +24,7 @@ LOGS_KEPT: Final = 3
 _LOG: Final = ".log"
 
 
-class Machine(Protocol):
+class ProcessHost(Protocol):
     """All calls but `ended` block for a moment."""
 
     def start(self, component: ProcessSpec) -> Identity:
@@ -48,7 +48,7 @@ class Machine(Protocol):
         """Bound the size of the log files."""
 
 
-class SystemMachine:
+class SystemProcessHost:
     """Real processes. The output of each goes to `NAME.log`."""
 
     def __init__(self, data_dir: Path, logs: Path) -> None:

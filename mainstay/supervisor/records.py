@@ -25,7 +25,7 @@ _END: Final = ".json"
 _UNFINISHED: Final = "unfinished"
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     pid: int
     started: int
@@ -48,11 +48,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return Identity(self.pid, self.started, self.boot)
 
 
-_decoder: Final = msgspec.json.Decoder(Record)
+_decoder: Final = msgspec.json.Decoder(ProcessRecord)
 _encoder: Final = msgspec.json.Encoder()
 
 
-def read_all(disk: Disk) -> Mapping[str, Record]:
+def read_all(disk: Disk) -> Mapping[str, ProcessRecord]:
     """The records of all components, by name. Blocks."""
     found = {}
     for file in disk.names():
@@ -64,7 +64,7 @@ def read_all(disk: Disk) -> Mapping[str, Record]:
     return found
 
 
-def read(disk: Disk, name: str) -> Record | None:
+def read(disk: Disk, name: str) -> ProcessRecord | None:
     """Blocks."""
     try:
         return _decoder.decode(disk.read(name + _END))
@@ -72,7 +72,7 @@ def read(disk: Disk, name: str) -> Record | None:
         return None
 
 
-def write(disk: Disk, record: Record) -> None:
+def write(disk: Disk, record: ProcessRecord) -> None:
     """Put it there, whole. Blocks. Raises `DiskFull`."""
     with contextlib.suppress(FileNotFoundError):
         disk.remove(_UNFINISHED)

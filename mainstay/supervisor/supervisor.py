@@ -37,8 +37,8 @@ from mainstay.supervisor.decide import (
     SupervisorPlan,
     Wish,
 )
-from mainstay.supervisor.machine import Machine
-from mainstay.supervisor.records import Record
+from mainstay.supervisor.machine import ProcessHost
+from mainstay.supervisor.records import ProcessRecord
 
 _NO_TURN: Final = -1
 LOGS_TRIMMED_EVERY: Final = timedelta(seconds=30)
@@ -55,7 +55,7 @@ class Supervised(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ComponentFailure:
     """A component has ended by itself, or could not start."""
 
     name: str
@@ -71,7 +71,7 @@ class Failure:
 class Supervisor:
     """Make one; call `lock`, `begin`, `run`, `leave_off`, `stop` and `close`, in this order."""
 
-    def __init__(self, machine: Machine, disk: Disk, clock: Clock, *, own: Identity) -> None:
+    def __init__(self, machine: ProcessHost, disk: Disk, clock: Clock, *, own: Identity) -> None:
         """`disk` is where the records are, and `own` is this very process."""
         self._components: tuple[ProcessSpec, ...] = ()
         self._machine = machine
@@ -86,8 +86,8 @@ class Supervisor:
         self._waiting: dict[Identity, asyncio.Task[None]] = {}
         self._outdated: set[Identity] = set()
         self._memory: Mapping[str, ComponentHistory] = {}
-        self._records: dict[str, Record] = {}
-        self.on_failure: Callable[[Failure], None] = lambda _failure: None
+        self._records: dict[str, ProcessRecord] = {}
+        self.on_failure: Callable[[ComponentFailure], None] = lambda _failure: None
 
     async def lock(self) -> None:
         """Be the only one. Raises `Supervised`, then nothing was done."""
@@ -201,7 +201,9 @@ class Supervisor:
             failed = deciding.not_started(past, self._clock.monotonic_ns())
             self._memory = {**self._memory, component.name: failed}
             why = f"{error.filename or component.argv[0]}: {error.strerror or error}"
-            self.on_failure(Failure(component.name, None, failed.failures, deciding.pause(failed.failures), why))
+            self.on_failure(
+                ComponentFailure(component.name, None, failed.failures, deciding.pause(failed.failures), why)
+            )
             return
         self._running[component.name] = Process(identity, component.argv, component.turn)
         self._wait_for(identity)
@@ -238,7 +240,7 @@ class Supervisor:
                 )
             )
         if news.ending is ExitReason.FAILED and isinstance(self._wish, Run):
-            self.on_failure(Failure(news.name, self._machine.exit_code(news.identity), news.failures, pause))
+            self.on_failure(ComponentFailure(news.name, self._machine.exit_code(news.identity), news.failures, pause))
 
     async def _trim(self) -> None:
         while True:
@@ -279,7 +281,7 @@ class Supervisor:
                 records.remove(self._disk, name)
         self._disk.close()
 
-    async def _write(self, record: Record) -> None:
+    async def _write(self, record: ProcessRecord) -> None:
         self._records[record.name] = record
         try:
             await self._worker.run(records.write, self._disk, record)
@@ -296,9 +298,9 @@ class Supervisor:
         )
 
 
-def _record_of(name: str, process: Process, since: datetime, past: ComponentHistory) -> Record:
+def _record_of(name: str, process: Process, since: datetime, past: ComponentHistory) -> ProcessRecord:
     identity = process.identity
-    return Record(
+    return ProcessRecord(
         name=name,
         pid=identity.pid,
         started=identity.started,

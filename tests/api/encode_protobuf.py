@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mainstay.api import protobuf, schema, times
-from mainstay.api.schema import Field
+from mainstay.api.schema import MessageField
 
 
 def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
@@ -37,7 +37,7 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _field(field: Field, value: Any) -> bytes:
+def _field(field: MessageField, value: Any) -> bytes:
     if field.is_map:
         entries = (_delimited(1, key.encode()) + _one(2, field.type, each) for key, each in value.items())
         return b"".join(_delimited(field.number, entry) for entry in entries)

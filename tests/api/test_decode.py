@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mainstay.api import json_body
 from mainstay.api.conform import conform
-from mainstay.api.decode import Decoded, decode_body
+from mainstay.api.decode import DecodedObject, decode_body
 from mainstay.api.errors import StatusError
 from mainstay.api.kind import Kind
 from tests.api.encode_protobuf import encode, envelope
@@ -36,7 +36,9 @@ DEFINITION = a_kind(
 WIDGET = a_kind("example.com", "v1", "Widget", is_custom=True)
 
 
-def decoded(body: Any, kind: Kind = CONFIG_MAP, content_type: str | None = None, validation: str = "Warn") -> Decoded:
+def decoded(
+    body: Any, kind: Kind = CONFIG_MAP, content_type: str | None = None, validation: str = "Warn"
+) -> DecodedObject:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return decode_body(content_type, data, kind, validation=validation)
 
@@ -56,7 +58,7 @@ def spec_of(spec: Any, kind: Kind) -> Any:
 
 
 def test_a_body_without_a_content_type_is_json_and_what_it_does_not_say_is_filled_in():
-    assert decoded({"metadata": {"name": "x"}, "data": {"a": "b"}}) == Decoded(
+    assert decoded({"metadata": {"name": "x"}, "data": {"a": "b"}}) == DecodedObject(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"a": "b"}}, []
     )
 
@@ -185,7 +187,7 @@ def test_strictly_what_was_sent_in_vain_is_refused():
 def test_what_was_sent_in_vain_is_a_warning_and_is_gone():
     body = {"spec": {"containers": [{"name": "a", "Image": "b", "volumeMounts": [{"foo": 1}]}], "x": {}}}
 
-    assert decoded(body, POD) == Decoded(
+    assert decoded(body, POD) == DecodedObject(
         {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a", "volumeMounts": [{}]}]}},
         [
             'unknown field "spec.containers[0].Image"',
@@ -196,7 +198,7 @@ def test_what_was_sent_in_vain_is_a_warning_and_is_gone():
 
 
 def test_or_nothing_is_said():
-    assert decoded(b'{"foo":1,"data":{"a":"1","a":"2"}}', validation="Ignore") == Decoded(
+    assert decoded(b'{"foo":1,"data":{"a":"1","a":"2"}}', validation="Ignore") == DecodedObject(
         {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "2"}}, []
     )
 
@@ -208,7 +210,7 @@ def test_not_more_than_a_hundred_problems_are_listed():
 def test_of_a_kind_of_a_user_only_metadata_is_looked_at():
     body = {"metadata": {"name": "x", "foo": 1, "labels": None}, "spec": {"any": [None, {"thing": None}]}}
 
-    assert decoded(body, WIDGET) == Decoded(
+    assert decoded(body, WIDGET) == DecodedObject(
         {
             "apiVersion": "example.com/v1",
             "kind": "Widget",

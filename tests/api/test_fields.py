@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.api.errors import StatusError
-from mainstay.api.fields import EVERYTHING, FieldSelector, Term, check_supported, parse
+from mainstay.api.fields import EVERYTHING, FieldSelector, FieldTerm, check_supported, parse
 
 
 def refusal_of(call: Callable[..., object], *arguments: object) -> str:
@@ -22,15 +22,15 @@ def refusal_of(call: Callable[..., object], *arguments: object) -> str:
     [
         ("", []),
         (",,", []),
-        ("metadata.name=a", [Term("metadata.name", "a")]),
-        ("metadata.name==a", [Term("metadata.name", "a")]),
-        ("a!=b", [Term("a", "b", is_equal=False)]),
-        ("a=", [Term("a", "")]),
-        ("a!=", [Term("a", "", is_equal=False)]),
-        ("b=1,a!=2,", [Term("a", "2", is_equal=False), Term("b", "1")]),
-        (r"a=x\,y\=z\\", [Term("a", "x,y=z\\")]),
-        ("=b", [Term("", "b")]),
-        ("a= b ", [Term("a", " b ")]),
+        ("metadata.name=a", [FieldTerm("metadata.name", "a")]),
+        ("metadata.name==a", [FieldTerm("metadata.name", "a")]),
+        ("a!=b", [FieldTerm("a", "b", is_equal=False)]),
+        ("a=", [FieldTerm("a", "")]),
+        ("a!=", [FieldTerm("a", "", is_equal=False)]),
+        ("b=1,a!=2,", [FieldTerm("a", "2", is_equal=False), FieldTerm("b", "1")]),
+        (r"a=x\,y\=z\\", [FieldTerm("a", "x,y=z\\")]),
+        ("=b", [FieldTerm("", "b")]),
+        ("a= b ", [FieldTerm("a", " b ")]),
     ],
 )
 def test_the_text_form_is_read(text, terms):
@@ -81,7 +81,7 @@ def test_an_index_can_ask_for_the_one_value_that_is_required():
 
 FIELDS = st.sampled_from(["metadata.name", "spec.nodeName", "status.phase"])
 VALUES = st.text(alphabet="ab,=\\! ", max_size=4)
-TERMS = st.lists(st.builds(Term, FIELDS, VALUES, st.booleans()), max_size=4)
+TERMS = st.lists(st.builds(FieldTerm, FIELDS, VALUES, st.booleans()), max_size=4)
 
 
 @given(TERMS, st.dictionaries(FIELDS, VALUES))

@@ -4,14 +4,16 @@ import sys
 import pytest
 
 from mainstay.api import schema
-from mainstay.api.schema import Field, find_fields, find_wire_fields
+from mainstay.api.schema import MessageField, find_fields, find_wire_fields
 
 CORE = "k8s.io.api.core.v1."
 
 
 def test_a_message_has_its_fields_with_numbers_and_types():
-    assert find_fields(CORE + "ConfigMap")["data"] == Field("data", 2, "string", repeated=False, is_map=True)
-    assert find_fields(CORE + "PodSpec")["containers"] == Field("containers", 2, CORE + "Container", True, False, True)
+    assert find_fields(CORE + "ConfigMap")["data"] == MessageField("data", 2, "string", repeated=False, is_map=True)
+    assert find_fields(CORE + "PodSpec")["containers"] == MessageField(
+        "containers", 2, CORE + "Container", True, False, True
+    )
     assert find_fields(CORE + "Pod")["metadata"].type == schema.OBJECT_META
     assert find_fields("k8s.io.api.apps.v1.DeploymentSpec")["replicas"].keeps_zero
 

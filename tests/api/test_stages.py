@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mainstay.api.kind import Object
-from mainstay.api.stages import SERVING_CONDITION, Stage, stage_of
+from mainstay.api.stages import SERVING_CONDITION, PodStage, stage_of
 from mainstay.api.times import parse_time
 
 
@@ -33,22 +33,22 @@ SCHEDULED = {"PodScheduled": ("True", 2)}
 @pytest.mark.parametrize(
     ("pod", "stage", "second"),
     [
-        (a_pod({"schedulingGates": [{"name": "g"}]}), Stage.ADMITTED, 0),
-        (a_pod(), Stage.QUEUED, 0),
-        (a_pod({}, {"PodScheduled": ("False", 1)}), Stage.QUEUED, 0),
-        (a_pod({}, {"PodScheduled": ("False", 1)}, nominatedNodeName="n"), Stage.SCHEDULED, 1),
-        (a_pod(BOUND, SCHEDULED), Stage.BOUND, 2),
-        (a_pod(BOUND, SCHEDULED, startTime=at(3)), Stage.STARTING, 3),
-        (a_pod(BOUND, {**SCHEDULED, "Ready": ("False", 3)}, startTime=at(3)), Stage.STARTING, 3),
-        (a_pod(BOUND, {**SCHEDULED, "Ready": ("True", 5)}, startTime=at(3)), Stage.READY, 5),
-        (a_pod(BOUND, {"Ready": ("True", 5), SERVING_CONDITION: ("True", 6)}, startTime=at(3)), Stage.SERVING, 6),
+        (a_pod({"schedulingGates": [{"name": "g"}]}), PodStage.ADMITTED, 0),
+        (a_pod(), PodStage.QUEUED, 0),
+        (a_pod({}, {"PodScheduled": ("False", 1)}), PodStage.QUEUED, 0),
+        (a_pod({}, {"PodScheduled": ("False", 1)}, nominatedNodeName="n"), PodStage.SCHEDULED, 1),
+        (a_pod(BOUND, SCHEDULED), PodStage.BOUND, 2),
+        (a_pod(BOUND, SCHEDULED, startTime=at(3)), PodStage.STARTING, 3),
+        (a_pod(BOUND, {**SCHEDULED, "Ready": ("False", 3)}, startTime=at(3)), PodStage.STARTING, 3),
+        (a_pod(BOUND, {**SCHEDULED, "Ready": ("True", 5)}, startTime=at(3)), PodStage.READY, 5),
+        (a_pod(BOUND, {"Ready": ("True", 5), SERVING_CONDITION: ("True", 6)}, startTime=at(3)), PodStage.SERVING, 6),
         # It was ready, and is not any more: it is starting again, since then.
-        (a_pod(BOUND, {"Ready": ("False", 9), SERVING_CONDITION: ("True", 6)}, startTime=at(3)), Stage.STARTING, 9),
+        (a_pod(BOUND, {"Ready": ("False", 9), SERVING_CONDITION: ("True", 6)}, startTime=at(3)), PodStage.STARTING, 9),
         # It was served before, and is ready again: what was said of it then is said of it now.
-        (a_pod(BOUND, {"Ready": ("True", 9), SERVING_CONDITION: ("True", 6)}, startTime=at(3)), Stage.SERVING, 9),
+        (a_pod(BOUND, {"Ready": ("True", 9), SERVING_CONDITION: ("True", 6)}, startTime=at(3)), PodStage.SERVING, 9),
     ],
 )
-def test_a_pod_is_in_the_last_stage_that_was_recorded(pod: Object, stage: Stage, second: int):
+def test_a_pod_is_in_the_last_stage_that_was_recorded(pod: Object, stage: PodStage, second: int):
     assert stage_of(pod) == (stage, parse_time(at(second)))
 
 

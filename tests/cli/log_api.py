@@ -12,7 +12,7 @@ import msgspec
 from mainstay.api.errors import bad_request, not_found
 from mainstay.http.messages import Answer, Request, Response, StreamResponse
 from mainstay.http.server import HttpServer
-from mainstay.http.streams import Stream
+from mainstay.http.streams import BodyStream
 from mainstay.sim.simulation import Simulation
 from tests.server.world import PORT
 
@@ -63,7 +63,7 @@ class LogApi:
             raise bad_request(f'container "{where[1]}" in pod "{name}" is waiting to start: ContainerCreating')
         return StreamResponse(200, lambda stream: self._stream(stream, where, query), "text/plain")
 
-    async def _stream(self, stream: Stream, where: tuple[str, str], query: Mapping[str, str]) -> None:
+    async def _stream(self, stream: BodyStream, where: tuple[str, str], query: Mapping[str, str]) -> None:
         sent = 0
         while True:
             for piece in self._logs[where][sent:]:

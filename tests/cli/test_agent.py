@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from mainstay.agent.settings import Taint
+from mainstay.agent.settings import TaintSetting
 from mainstay.cli.exits import Exit
 from mainstay.cli.main import run
 from mainstay.cli.node_options import Capacity, Labels, NodeName, Subnet, Taints
@@ -19,8 +19,8 @@ def test_what_a_node_is_like_is_read():
         "empty": "",
     }
     assert Taints().convert("gpu=yes:NoSchedule,old:NoExecute", None, None) == (
-        Taint("gpu", "NoSchedule", "yes"),
-        Taint("old", "NoExecute"),
+        TaintSetting("gpu", "NoSchedule", "yes"),
+        TaintSetting("old", "NoExecute"),
     )
     assert Capacity().convert("cpu=4,memory=8Gi,example.com/gpu=2", None, None) == {
         "cpu": "4",

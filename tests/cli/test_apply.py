@@ -12,7 +12,7 @@ from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS
 from mainstay.cli.apply import ApplyOptions, apply_all
 from mainstay.cli.exits import Exit
 from mainstay.cli.manifests import parse_manifests, read_manifests
-from mainstay.cli.output import Form, Output
+from mainstay.cli.output import Output, OutputFormat
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from tests.cli.paper import Paper
@@ -158,9 +158,9 @@ async def test_the_namespace_of_the_command_line_is_for_objects_without_one(sim)
 
 async def test_what_was_applied_can_be_shown_instead(sim):
     async with a_world(sim) as world:
-        named = await applied(world.client, TWO, replace(PLAIN, output=Output(Form.NAME)))
+        named = await applied(world.client, TWO, replace(PLAIN, output=Output(OutputFormat.NAME)))
         assert named.lines == ["configmap/settings", "deployment.apps/web"]
-        whole = await applied(world.client, a_map("red"), replace(PLAIN, output=Output(Form.JSON)))
+        whole = await applied(world.client, a_map("red"), replace(PLAIN, output=Output(OutputFormat.JSON)))
         assert json.loads(whole.text)["data"] == {"colour": "red"}
 
 

@@ -4,9 +4,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from mainstay.cli.cluster import (
-    Cluster,
     ClusterSettings,
     GivenSettings,
+    LocalCluster,
     StopOrder,
     merge_settings,
     read_settings,
@@ -16,8 +16,8 @@ from mainstay.cli.data_dir import default_data_dir
 from mainstay.env import SystemDisk
 
 
-def a_cluster(**settings) -> Cluster:
-    return Cluster(Path("/data"), ClusterSettings(network=77, **settings))
+def a_cluster(**settings) -> LocalCluster:
+    return LocalCluster(Path("/data"), ClusterSettings(network=77, **settings))
 
 
 def test_nodes_are_spread_over_zones_each_with_a_subnet_of_its_own():

@@ -6,7 +6,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from mainstay.cli.cluster import Cluster, ClusterSettings
+from mainstay.cli.cluster import ClusterSettings, LocalCluster
 from mainstay.cli.credentials import FILE, ensure_all
 from mainstay.client.config import from_kubeconfig_file
 from mainstay.env import SystemDisk
@@ -28,8 +28,8 @@ class At:
         return 0
 
 
-def a_cluster(directory: Path, port: int = 6443) -> Cluster:
-    return Cluster(directory, ClusterSettings(nodes=2, port=port, network=70))
+def a_cluster(directory: Path, port: int = 6443) -> LocalCluster:
+    return LocalCluster(directory, ClusterSettings(nodes=2, port=port, network=70))
 
 
 def test_they_are_made_once(tmp_path: Path):

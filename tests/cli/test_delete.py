@@ -8,11 +8,11 @@ import click
 import pytest
 
 from mainstay.api.kind_names import CONFIG_MAPS, PODS
-from mainstay.cli.delete import DeleteOptions, delete_objects
+from mainstay.cli.delete import DeleteArguments, delete_objects
 from mainstay.cli.exits import Exit
 from mainstay.cli.main import run
 from mainstay.cli.manifests import parse_manifests
-from mainstay.cli.object_selection import Selection
+from mainstay.cli.object_selection import ObjectSelection
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks
@@ -20,10 +20,10 @@ from tests.cli.paper import Paper
 from tests.client.world import a_world
 from tests.server.world import a_configmap, a_pod
 
-PLAIN = DeleteOptions()
+PLAIN = DeleteArguments()
 
 
-async def deleted(client: Client, *words: str, options: DeleteOptions = PLAIN, text: str = "") -> Paper:
+async def deleted(client: Client, *words: str, options: DeleteArguments = PLAIN, text: str = "") -> Paper:
     paper = Paper()
     manifests = parse_manifests(text, "a.yaml") if text else []
     assert await delete_objects(client, paper, words, manifests, options) == Exit.SATISFIED
@@ -51,7 +51,7 @@ async def test_objects_are_removed_by_name_by_path_by_labels_all_or_from_a_file(
             'configmap "b" deleted',
         ]
         await deleted(world.client, "configmap/c")
-        selected = replace(PLAIN, selection=Selection(labels="half=yes"))
+        selected = replace(PLAIN, selection=ObjectSelection(labels="half=yes"))
         await deleted(world.client, "cm", options=selected)
         assert await names(world.client) == ["d"]
         await world.client.create(CONFIG_MAPS, a_configmap("from-a-file"), "default")
@@ -126,8 +126,8 @@ async def test_a_grace_period_is_passed_on_and_force_leaves_none(sim):
     [
         (["pods"], PLAIN, "missing the names of pods"),
         (["pod", "a"], replace(PLAIN, all=True), "exclude each other"),
-        (["pod", "a"], replace(PLAIN, selection=Selection(labels="a=b")), "exclude each other"),
-        (["pod", "a"], replace(PLAIN, selection=Selection(namespace="")), "a name and -A exclude each other"),
+        (["pod", "a"], replace(PLAIN, selection=ObjectSelection(labels="a=b")), "exclude each other"),
+        (["pod", "a"], replace(PLAIN, selection=ObjectSelection(namespace="")), "a name and -A exclude each other"),
     ],
 )
 async def test_what_could_remove_too_much_is_refused(sim, words, options, message):

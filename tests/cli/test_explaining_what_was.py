@@ -22,7 +22,7 @@ from mainstay.cli.get import get_objects, get_objects_at
 from mainstay.cli.journal_access import OpenJournal, list_kinds
 from mainstay.cli.main import cli, run
 from mainstay.cli.object_selection import GetOptions
-from mainstay.cli.output import Form, Output
+from mainstay.cli.output import Output, OutputFormat
 from mainstay.cli.timeline import show_timeline
 from mainstay.cli.why import show_why
 from mainstay.client.call import WriteOptions
@@ -41,7 +41,7 @@ from tests.journal.builders import a_pod
 
 pytestmark = pytest.mark.slow
 
-JSON, YAML, WIDE = Output(Form.JSON), Output(Form.YAML), Output(Form.WIDE)
+JSON, YAML, WIDE = Output(OutputFormat.JSON), Output(OutputFormat.YAML), Output(OutputFormat.WIDE)
 
 
 @asynccontextmanager
@@ -171,7 +171,9 @@ async def test_files_are_read_instead_of_a_server_that_hangs_and_they_say_as_of_
             "clusters": [{"name": "k", "cluster": {"server": f"http://127.0.0.1:{frozen.getsockname()[1]}"}}],
         }
         (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
-        async with journal_access.open_journal(journal_access.Source(kubeconfig=str(tmp_path / "kubeconfig"))) as found:
+        async with journal_access.open_journal(
+            journal_access.JournalChoice(kubeconfig=str(tmp_path / "kubeconfig"))
+        ) as found:
             now = await found.moment()
             pod = await now.get(PODS, "web", "default")
 

@@ -14,8 +14,8 @@ import yaml
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.cli.exits import Exit
 from mainstay.cli.get import get_objects
-from mainstay.cli.object_selection import GetOptions, Selection
-from mainstay.cli.output import Form, Output
+from mainstay.cli.object_selection import GetOptions, ObjectSelection
+from mainstay.cli.output import Output, OutputFormat
 from mainstay.client.client import Client
 from mainstay.env import tasks
 from mainstay.sim.simulation import Simulation
@@ -24,7 +24,7 @@ from tests.client.world import GATE_PORT, World, a_client, a_gate, a_world
 from tests.server.world import a_deployment, a_pod
 
 PLAIN = GetOptions()
-EVERYWHERE = GetOptions(selection=Selection(namespace=""))
+EVERYWHERE = GetOptions(selection=ObjectSelection(namespace=""))
 
 
 @asynccontextmanager
@@ -45,7 +45,7 @@ async def shown(client: Client, *words: str, options: GetOptions = PLAIN) -> Pap
     return paper
 
 
-def in_form(form: Form) -> GetOptions:
+def in_form(form: OutputFormat) -> GetOptions:
     return GetOptions(output=Output(form))
 
 
@@ -63,13 +63,13 @@ async def test_a_table_has_the_columns_of_its_kind(sim):
 @pytest.mark.parametrize("word", ["pods", "pod", "po", "Pod", "PODS", "pods.v1"])
 async def test_a_kind_has_many_names(sim, word):
     async with a_cluster(sim) as world:
-        assert (await shown(world.client, word, options=in_form(Form.NAME))).lines == ["pod/one", "pod/two"]
+        assert (await shown(world.client, word, options=in_form(OutputFormat.NAME))).lines == ["pod/one", "pod/two"]
 
 
 @pytest.mark.parametrize("word", ["deploy", "deployments.apps", "deployment.v1.apps"])
 async def test_a_kind_of_a_group_is_shown_with_it(sim, word):
     async with a_cluster(sim) as world:
-        assert (await shown(world.client, word, options=in_form(Form.NAME))).lines == ["deployment.apps/web"]
+        assert (await shown(world.client, word, options=in_form(OutputFormat.NAME))).lines == ["deployment.apps/web"]
 
 
 async def test_several_types_make_several_tables_with_names_that_say_which(sim):
@@ -84,7 +84,7 @@ async def test_several_types_make_several_tables_with_names_that_say_which(sim):
 async def test_objects_are_named_one_by_one_or_with_their_types(sim):
     async with a_cluster(sim) as world:
         assert len((await shown(world.client, "pods", "two", "one")).lines) == 3
-        both = await shown(world.client, "pod/two", "deploy/web", options=in_form(Form.NAME))
+        both = await shown(world.client, "pod/two", "deploy/web", options=in_form(OutputFormat.NAME))
         assert both.lines == ["pod/two", "deployment.apps/web"]
 
 
@@ -96,8 +96,8 @@ async def test_all_namespaces_are_told_apart(sim):
 
 async def test_selectors_choose(sim):
     async with a_cluster(sim) as world:
-        for selection in (Selection(labels="app=web"), Selection(fields="metadata.name=one")):
-            paper = await shown(world.client, "pods", options=replace(in_form(Form.NAME), selection=selection))
+        for selection in (ObjectSelection(labels="app=web"), ObjectSelection(fields="metadata.name=one")):
+            paper = await shown(world.client, "pods", options=replace(in_form(OutputFormat.NAME), selection=selection))
             assert paper.lines == ["pod/one"]
 
 
@@ -110,16 +110,16 @@ async def test_columns_can_be_added_and_titles_left_out(sim):
         ]
         titled = await shown(world.client, "pods", options=replace(options, no_headers=False))
         assert titled.words[0][-2:] == ["TIER", "LABELS"]
-        wide = await shown(world.client, "deploy", options=in_form(Form.WIDE))
+        wide = await shown(world.client, "deploy", options=in_form(OutputFormat.WIDE))
         assert wide.words[0][-6:] == ["CONTAINERS", "IMAGES", "SELECTOR", "PROGRESS", "LIMITED", "BY"]
 
 
 async def test_an_object_is_shown_whole_but_for_what_only_servers_need(sim):
     async with a_cluster(sim) as world:
-        as_json = json.loads((await shown(world.client, "pod", "one", options=in_form(Form.JSON))).text)
-        as_yaml = yaml.safe_load((await shown(world.client, "pod", "one", options=in_form(Form.YAML))).text)
-        listed = json.loads((await shown(world.client, "pods", options=in_form(Form.JSON))).text)
-        with_managers = replace(in_form(Form.JSON), show_managed_fields=True)
+        as_json = json.loads((await shown(world.client, "pod", "one", options=in_form(OutputFormat.JSON))).text)
+        as_yaml = yaml.safe_load((await shown(world.client, "pod", "one", options=in_form(OutputFormat.YAML))).text)
+        listed = json.loads((await shown(world.client, "pods", options=in_form(OutputFormat.JSON))).text)
+        with_managers = replace(in_form(OutputFormat.JSON), show_managed_fields=True)
         managed = json.loads((await shown(world.client, "pod", "one", options=with_managers)).text)
     assert as_json == as_yaml
     assert (as_json["kind"], as_json["apiVersion"], as_json["metadata"]["name"]) == ("Pod", "v1", "one")
@@ -157,7 +157,7 @@ async def test_a_type_that_is_not_there_may_have_been_mistyped(sim):
         (["pod/one", "two"], PLAIN, "must be TYPE/NAME"),
         (["pod/"], PLAIN, "must be TYPE/NAME"),
         (["pod", "one"], EVERYWHERE, "a name and -A exclude each other"),
-        (["pod", "one"], GetOptions(selection=Selection(labels="a=b")), "exclude each other"),
+        (["pod", "one"], GetOptions(selection=ObjectSelection(labels="a=b")), "exclude each other"),
         (["pods,deploy"], GetOptions(watch=True), "-w watches one type or one object"),
     ],
 )
@@ -190,7 +190,7 @@ async def test_a_watch_goes_on_with_each_change(sim):
 
 
 async def test_a_watch_of_one_object_shows_only_that_in_any_form(sim):
-    options = replace(in_form(Form.NAME), watch=True, watch_only=True)
+    options = replace(in_form(OutputFormat.NAME), watch=True, watch_only=True)
     async with a_cluster(sim) as world, watching(world.client, options, "pod/two") as paper:
         for name in ("one", "two"):
             await world.client.patch(PODS, name, "default", {"metadata": {"labels": {"seen": "yes"}}})
@@ -211,7 +211,7 @@ async def test_a_watch_that_breaks_off_goes_on_where_it_was(sim):
         a_cluster(sim) as world,
         a_gate(sim) as gate,
         a_client(sim, f"gate:{GATE_PORT}") as client,
-        watching(client, replace(in_form(Form.NAME), watch=True), "pods") as paper,
+        watching(client, replace(in_form(OutputFormat.NAME), watch=True), "pods") as paper,
     ):
         gate.break_all()
         await world.client.create(PODS, a_pod("three"), "default")
@@ -234,6 +234,6 @@ async def test_pages_are_put_together(sim):
     async with a_world(sim) as world:
         for number in range(501):
             await world.client.create(PODS, a_pod(f"p{number:03}"), "default")
-        found: dict[str, Any] = json.loads((await shown(world.client, "pods", options=in_form(Form.JSON))).text)
+        found: dict[str, Any] = json.loads((await shown(world.client, "pods", options=in_form(OutputFormat.JSON))).text)
         assert len(found["items"]) == 501
         assert len((await shown(world.client, "pods")).lines) == 502

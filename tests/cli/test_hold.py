@@ -12,10 +12,10 @@ from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, HOLDS
 from mainstay.cli.exits import Exit
 from mainstay.cli.get import get_objects
 from mainstay.cli.hold import build_hold, create_hold, find_user_name
-from mainstay.cli.hold_target import Target, list_holds, parse_target, render_holds
+from mainstay.cli.hold_target import HoldTarget, list_holds, parse_target, render_holds
 from mainstay.cli.main import run
 from mainstay.cli.object_selection import GetOptions
-from mainstay.cli.output import Form, Output
+from mainstay.cli.output import Output, OutputFormat
 from mainstay.cli.release import parse_hold_name, release_all
 from mainstay.client.config import from_kubeconfig
 from mainstay.client.errors import Invalid, NotFound
@@ -25,13 +25,13 @@ from tests.controllers.objects import NOON, a_hold
 from tests.server.world import a_deployment
 
 HOUR = timedelta(hours=1)
-ROLLOUTS = Target(HoldScope.CONTROLLER, "deployment")
+ROLLOUTS = HoldTarget(HoldScope.CONTROLLER, "deployment")
 SHOWN = "hold.mainstay.dev/controller.deployment"
 
 
 async def held(
     world: World,
-    target: Target = ROLLOUTS,
+    target: HoldTarget = ROLLOUTS,
     *,
     owner: str = "anna",
     name: str = "",
@@ -55,12 +55,12 @@ async def released(world: World, *names: str) -> tuple[int, Paper]:
 @pytest.mark.parametrize(
     ("word", "said", "meant", "name"),
     [
-        ("controller/node-health", "", Target(HoldScope.CONTROLLER, "node-health"), "controller.node-health"),
-        ("evictions", "", Target(HoldScope.EVICTIONS), "evictions"),
-        ("evictions", "shop", Target(HoldScope.EVICTIONS, "", "shop"), "evictions.shop"),
-        ("rollout/deploy/web", "", Target(HoldScope.ROLLOUT, "web", "default"), "rollout.default.web"),
-        ("rollout/deployment.apps/web", "shop", Target(HoldScope.ROLLOUT, "web", "shop"), "rollout.shop.web"),
-        ("rollout/web", "", Target(HoldScope.ROLLOUT, "web", "default"), "rollout.default.web"),
+        ("controller/node-health", "", HoldTarget(HoldScope.CONTROLLER, "node-health"), "controller.node-health"),
+        ("evictions", "", HoldTarget(HoldScope.EVICTIONS), "evictions"),
+        ("evictions", "shop", HoldTarget(HoldScope.EVICTIONS, "", "shop"), "evictions.shop"),
+        ("rollout/deploy/web", "", HoldTarget(HoldScope.ROLLOUT, "web", "default"), "rollout.default.web"),
+        ("rollout/deployment.apps/web", "shop", HoldTarget(HoldScope.ROLLOUT, "web", "shop"), "rollout.shop.web"),
+        ("rollout/web", "", HoldTarget(HoldScope.ROLLOUT, "web", "default"), "rollout.default.web"),
     ],
 )
 def test_what_is_held_is_named_as_people_name_it(word, said, meant, name):
@@ -157,9 +157,9 @@ async def test_each_kind_of_hold_can_be_made_and_get_shows_them(sim):
         notes = [
             (await held(world, target)).notes[0].splitlines()[0]
             for target in (
-                Target(HoldScope.EVICTIONS),
-                Target(HoldScope.EVICTIONS, "", "default"),
-                Target(HoldScope.ROLLOUT, "web", "default"),
+                HoldTarget(HoldScope.EVICTIONS),
+                HoldTarget(HoldScope.EVICTIONS, "", "default"),
+                HoldTarget(HoldScope.ROLLOUT, "web", "default"),
             )
         ]
         paper = Paper()
@@ -183,12 +183,12 @@ async def test_what_is_not_there_is_not_held_and_what_was_meant_is_said(sim):
         with pytest.raises(
             click.ClickException, match=r"controller 'deploymnt' not found; did you mean deployment"
         ) as error:
-            await held(world, Target(HoldScope.CONTROLLER, "deploymnt"))
+            await held(world, HoldTarget(HoldScope.CONTROLLER, "deploymnt"))
         assert "scheduler" in str(error.value)
         with pytest.raises(NotFound, match=r'deployments\.apps "web" not found'):
-            await held(world, Target(HoldScope.ROLLOUT, "web", "default"))
+            await held(world, HoldTarget(HoldScope.ROLLOUT, "web", "default"))
         with pytest.raises(NotFound, match='namespaces "shop" not found'):
-            await held(world, Target(HoldScope.EVICTIONS, "", "shop"))
+            await held(world, HoldTarget(HoldScope.EVICTIONS, "", "shop"))
         assert (await world.client.list(HOLDS)).items == []
 
 
@@ -198,7 +198,7 @@ async def test_a_controller_of_ones_own_can_be_held_when_a_component_says_that_i
         body = {"status": {"controllers": ["websites"]}}
         await world.client.patch(COMPONENT_STATES, "mine", "", body, subresource="status")
 
-        paper = await held(world, Target(HoldScope.CONTROLLER, "websites"))
+        paper = await held(world, HoldTarget(HoldScope.CONTROLLER, "websites"))
 
     assert paper.lines == ["hold.mainstay.dev/controller.websites created"]
 
@@ -224,7 +224,7 @@ async def test_a_hold_of_another_user_is_not_taken_over_until_it_expires(sim):
         ]
         await held(world, owner="ben", name="bens")
         with pytest.raises(click.ClickException, match="Hold bens exists for Controller deployment"):
-            await held(world, Target(HoldScope.CONTROLLER, "job"), name="bens")
+            await held(world, HoldTarget(HoldScope.CONTROLLER, "job"), name="bens")
         sim.clock.jump(HOUR)
         world.sim.clock_of("server").jump(HOUR)
 
@@ -241,7 +241,7 @@ async def test_the_object_can_be_had_and_a_dry_run_holds_nothing(sim):
         assert (dry.lines, dry.notes) == ([f"{SHOWN} created (server dry run)"], [])
         assert (await world.client.list(HOLDS)).items == []
 
-        paper = await held(world, output=Output(Form.JSON))
+        paper = await held(world, output=Output(OutputFormat.JSON))
 
         shown = msgspec.json.decode(paper.written)
         assert (shown["kind"], shown["spec"]["owner"], paper.notes) == ("Hold", "anna", [])
@@ -285,7 +285,7 @@ async def test_what_is_not_held_cannot_be_released_and_what_is_is_said(sim):
 async def test_status_shows_what_is_held_and_nothing_of_what_is_over(sim):
     async with a_world(sim) as world:
         await held(world)
-        await held(world, Target(HoldScope.EVICTIONS), owner="ben", length=3 * HOUR)
+        await held(world, HoldTarget(HoldScope.EVICTIONS), owner="ben", length=3 * HOUR)
         now = sim.clock.wall() + timedelta(minutes=61)
 
         assert [each.name for each in await list_holds(world.client, sim.clock.wall())] == [

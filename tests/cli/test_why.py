@@ -12,9 +12,9 @@ import yaml
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.cli import plugins
 from mainstay.cli.exits import Exit
-from mainstay.cli.journal_access import OpenJournal, Source, find_moment, list_kinds, open_journal
+from mainstay.cli.journal_access import JournalChoice, OpenJournal, find_moment, list_kinds, open_journal
 from mainstay.cli.main import cli, run
-from mainstay.cli.output import Form, Output
+from mainstay.cli.output import Output, OutputFormat
 from mainstay.cli.why import show_why
 from mainstay.journal.errors import JournalError
 from mainstay.journal.memory_journal import MemoryJournal
@@ -26,7 +26,9 @@ from tests.explain.why.asked import a_cluster, a_deployment, a_pod, rest
 pytestmark = pytest.mark.slow
 
 
-async def asked(journal: MemoryJournal, *words: str, at: str = "", form: Form = Form.TABLE, namespace: str = ""):
+async def asked(
+    journal: MemoryJournal, *words: str, at: str = "", form: OutputFormat = OutputFormat.TABLE, namespace: str = ""
+):
     paper = Paper()
     source = OpenJournal(journal=journal, kinds=await list_kinds(journal), at=at)
     code = await show_why(source, paper, words, namespace, Output(form))
@@ -57,9 +59,9 @@ async def test_the_exit_code_says_what_to_make_of_the_answer(sim: Simulation):
 async def test_all_forms_say_the_same(sim: Simulation):
     journal = await a_journal(sim)
     _, plain = await asked(journal, "pod/large")
-    _, wide = await asked(journal, "pod/large", form=Form.WIDE)
-    _, as_json = await asked(journal, "pod/large", form=Form.JSON)
-    _, as_yaml = await asked(journal, "pod/large", form=Form.YAML)
+    _, wide = await asked(journal, "pod/large", form=OutputFormat.WIDE)
+    _, as_json = await asked(journal, "pod/large", form=OutputFormat.JSON)
+    _, as_yaml = await asked(journal, "pod/large", form=OutputFormat.YAML)
 
     answer = json.loads(as_json.text)
     assert answer["cause"] == "NodeTooSmall"
@@ -148,20 +150,20 @@ async def test_kinds_that_users_have_defined_are_known_from_the_journal(sim: Sim
 
 async def test_the_files_of_a_server_that_does_not_run_can_be_asked(tmp_path):
     with pytest.raises(click.ClickException, match=r"directory .* not found"):
-        async with open_journal(Source(journal=str(tmp_path / "nowhere"))):
+        async with open_journal(JournalChoice(journal=str(tmp_path / "nowhere"))):
             pass
     with pytest.raises(click.ClickException, match="no journal in"):
-        async with open_journal(Source(journal=str(tmp_path))):
+        async with open_journal(JournalChoice(journal=str(tmp_path))):
             pass
 
 
 async def test_a_bundle_that_is_none_is_refused(tmp_path):
     with pytest.raises(click.ClickException, match="cannot read bundle"):
-        async with open_journal(Source(bundle=str(tmp_path / "nowhere"))):
+        async with open_journal(JournalChoice(bundle=str(tmp_path / "nowhere"))):
             pass
     (tmp_path / "text").write_text("hello")
     with pytest.raises(JournalError):
-        async with open_journal(Source(bundle=str(tmp_path / "text"))):
+        async with open_journal(JournalChoice(bundle=str(tmp_path / "text"))):
             pass
 
 

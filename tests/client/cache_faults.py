@@ -22,12 +22,12 @@ from mainstay.client.client import Client, RawPage
 from mainstay.client.errors import Expired, Unavailable
 from mainstay.client.indexes import NAMESPACE, label
 from mainstay.client.informer import Informer
-from mainstay.client.pump import Collection, Stream, WatchEvent
+from mainstay.client.pump import Collection, PumpEvent, PumpWatch
 from mainstay.server.storage.stored import stored
 from mainstay.server.watch import feed
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
-from mainstay.store.interface import Committed, Delete, Put, Store
+from mainstay.store.interface import Committed, DeleteEntry, Put, Store
 from tests.client.follower import Follower
 from tests.client.world import a_client
 from tests.server.world import a_server
@@ -126,7 +126,7 @@ async def _write(store: Store, happened: Happened, chance: random.Random) -> Non
     if happened.latest(key) is None or chance.random() < 0.7:
         await _put(store, happened, key, chance.choice(["gold", "tin"]))
     else:
-        answer = await store.commit([], [Delete(_place(key))])
+        answer = await store.commit([], [DeleteEntry(_place(key))])
         assert isinstance(answer, Committed)
         happened.note(key, answer.revision, None)
 
@@ -211,7 +211,7 @@ def _difference(found: dict[ObjectKey, Any], expected: dict[ObjectKey, Any]) -> 
 
 
 class Unruly:
-    """A client through which events come twice, late and out of order. Implements `Source` (pump.py)."""
+    """A client through which events come twice, late and out of order. Implements `PumpSource` (pump.py)."""
 
     def __init__(self, client: Client, chance: random.Random) -> None:
         self._client = client
@@ -227,7 +227,7 @@ class Unruly:
         return page
 
     @asynccontextmanager
-    async def watch(self, *args: Any, **options: Any) -> AsyncIterator[Stream]:
+    async def watch(self, *args: Any, **options: Any) -> AsyncIterator[PumpWatch]:
         if self.refused > 0 and not options["initial_events"] and not self.is_calm:
             self.refused -= 1
             raise Expired("too old resource version")
@@ -236,15 +236,15 @@ class Unruly:
 
 
 class _UnrulyStream:
-    def __init__(self, unruly: Unruly, stream: Stream, chance: random.Random, *, is_state: bool) -> None:
+    def __init__(self, unruly: Unruly, stream: PumpWatch, chance: random.Random, *, is_state: bool) -> None:
         self._unruly = unruly
         self._stream = stream
         self._chance = chance
         self._is_state = is_state
         self._is_broken = False
-        self._past: deque[WatchEvent] = deque(maxlen=30)
+        self._past: deque[PumpEvent] = deque(maxlen=30)
 
-    async def fetch(self, count_max: int) -> Sequence[WatchEvent]:
+    async def fetch(self, count_max: int) -> Sequence[PumpEvent]:
         if self._is_broken:
             raise Unavailable("the connection broke")
         events = await self._stream.fetch(count_max)
@@ -254,7 +254,7 @@ class _UnrulyStream:
         if self._is_state and disorder < 0.3:
             self._is_broken = True
             return events[: self._chance.randrange(1, 1 + len(events))]
-        told: list[WatchEvent] = []
+        told: list[PumpEvent] = []
         for event in events:
             told.append(event)
             # Up to the end of the state an old event would be a lie, not a repeat.

@@ -21,7 +21,7 @@ from tests.client.objects import a_pod, raw
 
 
 class PretendApi:
-    """Has pods in the namespace `default`. Implements `Source` (pump.py)."""
+    """Has pods in the namespace `default`. Implements `PumpSource` (pump.py)."""
 
     def __init__(self, *, streams_state: bool = True) -> None:
         self.revision = 1

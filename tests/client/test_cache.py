@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NODES, PODS
-from mainstay.client.cache import Cache, Malformed, Stopped
+from mainstay.client.cache import Cache, CacheStopped, MalformedObject
 from mainstay.client.entry import Change, ChangeType
 from mainstay.client.indexes import (
     NAMESPACE,
@@ -268,9 +268,9 @@ def test_what_is_listed_again_and_has_not_changed_is_kept_once():
     ],
 )
 def test_what_is_no_object_is_refused(text: bytes):
-    with pytest.raises(Malformed, match="pods"):
+    with pytest.raises(MalformedObject, match="pods"):
         a_cache().read(text)
-    with pytest.raises(Malformed, match="pods"):
+    with pytest.raises(MalformedObject, match="pods"):
         a_cache().read_item(text)
 
 
@@ -347,10 +347,10 @@ async def test_a_waiter_for_a_revision_continues_when_it_is_complete():
     await asyncio.sleep(1)
     assert order == [0, 11, 12]
     cache.close()
-    with pytest.raises(Stopped, match="pods stopped at 12, before 30"):
+    with pytest.raises(CacheStopped, match="pods stopped at 12, before 30"):
         await waiting
     await cache.wait_until(12)
-    with pytest.raises(Stopped):
+    with pytest.raises(CacheStopped):
         await cache.wait_until(13)
 
 

@@ -11,10 +11,10 @@ import pytest
 from mainstay.api.kind_names import PODS
 from mainstay.client.client import Client
 from mainstay.client.config import (
-    Address,
     BadConfig,
+    ClientTls,
     Config,
-    Tls,
+    ServerAddress,
     address_of,
     from_kubeconfig,
     from_kubeconfig_file,
@@ -56,7 +56,7 @@ def test_what_is_given_in_the_file_itself(tmp_path):
 
     config = from_kubeconfig(text, tmp_path)
 
-    tls = Tls(authorities="CA", certificate="CERT", key="KEY", server_name="inner")
+    tls = ClientTls(authorities="CA", certificate="CERT", key="KEY", server_name="inner")
     assert config == Config(("https://host:6443",), tls, token="t", namespace="mine")
 
 
@@ -69,7 +69,7 @@ def test_what_is_given_in_other_files(tmp_path):
     (tmp_path / "config").write_text(a_kubeconfig(cluster, user))
     config = from_kubeconfig_file(tmp_path / "config")
 
-    tls = Tls(authorities="CA", certificate="CERT", key="KEY")
+    tls = ClientTls(authorities="CA", certificate="CERT", key="KEY")
     assert config == Config(("https://host:6443",), tls, token_file=tmp_path / "token")
 
 
@@ -100,7 +100,7 @@ users: []
     config = from_kubeconfig(text, tmp_path, context="x")
 
     assert config == Config(("http://a:8080/prefix/",))
-    assert config.addresses == (Address("a", 8080, False, "/prefix"),)
+    assert config.addresses == (ServerAddress("a", 8080, False, "/prefix"),)
 
 
 @pytest.mark.parametrize(
@@ -150,13 +150,13 @@ def test_there_must_be_a_server():
 
 
 def test_secrets_are_not_shown():
-    config = Config(("https://h",), Tls(certificate="SECRET", key="SECRET"), token="SECRET")
+    config = Config(("https://h",), ClientTls(certificate="SECRET", key="SECRET"), token="SECRET")
 
     assert "SECRET" not in repr(config)
 
 
 def test_certificates_that_are_none_are_refused():
-    for tls in (Tls(authorities="nonsense"), Tls(certificate="nonsense", key="nonsense")):
+    for tls in (ClientTls(authorities="nonsense"), ClientTls(certificate="nonsense", key="nonsense")):
         with pytest.raises(BadConfig):
             tls_context(tls)
 
@@ -175,7 +175,9 @@ def test_a_program_in_a_pod_finds_its_server(tmp_path):
 
     config = in_cluster(environ, a_service_account(tmp_path))
 
-    expected = Config(("https://10.0.0.1:443",), Tls(authorities="CA"), token_file=tmp_path / "token", namespace="mine")
+    expected = Config(
+        ("https://10.0.0.1:443",), ClientTls(authorities="CA"), token_file=tmp_path / "token", namespace="mine"
+    )
     assert config == expected
     assert in_cluster({**environ, "KUBERNETES_SERVICE_HOST": "fd00::1"}, tmp_path).servers == ("https://[fd00::1]:443",)
 

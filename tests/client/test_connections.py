@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mainstay.api.kind_names import CONFIG_MAPS, PODS
 from mainstay.client.client import Client, ListPage
-from mainstay.client.connection import Response
+from mainstay.client.connection import ServerResponse
 from mainstay.client.errors import ApiError, BadRequest, Unavailable
 from mainstay.client.limits import ClientLimits
 from mainstay.env import network, tasks
@@ -373,7 +373,7 @@ async def test_whatever_a_server_says_the_client_neither_breaks_nor_hangs(sim, g
         except ApiError:
             pass
         else:
-            assert isinstance(response, Response)
+            assert isinstance(response, ServerResponse)
 
 
 async def test_what_is_sent_is_what_a_server_expects(sim):

@@ -11,7 +11,7 @@ import pytest
 
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import CONFIG_MAPS, NODES, PODS
-from mainstay.client.cache import Cache, Stopped
+from mainstay.client.cache import Cache, CacheStopped
 from mainstay.client.entry import Change
 from mainstay.client.errors import Forbidden
 from mainstay.client.indexes import NODE, label
@@ -581,7 +581,7 @@ async def test_a_subscriber_that_fails_stops_the_informer_and_ends_waits(sim):
     await asyncio.sleep(1)
     api.put("a")
 
-    with pytest.raises(Stopped):
+    with pytest.raises(CacheStopped):
         await waiting
     assert list(map(repr, failures)) == [
         """SubscriberFailed("subscriber failed on: default/a of pods was ADDED at 2: LookupError('a bug')")"""
@@ -603,7 +603,7 @@ async def test_informers_are_shared_and_have_all_requested_indexes(sim):
     assert (first.cache.by("node", "n1"), first.cache.by("label:app", "web")) == ((key("a"),), (key("a"),))
     assert api.asked == ["watch state"] * 2
     await informers.stop()
-    with pytest.raises(Stopped):
+    with pytest.raises(CacheStopped):
         await first.cache.wait_until(99)
     assert (first.cache.keys(), informers.all()) == ((key("a"),), [])
 

@@ -3,12 +3,12 @@
 import pytest
 
 from mainstay.client.client import Client
-from mainstay.client.pool import Pool
+from mainstay.client.pool import ConnectionPool
 from mainstay.env.invariants import BrokenInvariant
 from tests.client.world import a_world
 
 
-def the_pool(client: Client) -> Pool:
+def the_pool(client: Client) -> ConnectionPool:
     return client._sender._servers[0].pool
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mainstay.api.kind_names import CONFIG_MAPS, NAMESPACES
 from mainstay.client.client import Client
-from mainstay.client.config import Config, Tls, from_kubeconfig_file
+from mainstay.client.config import ClientTls, Config, from_kubeconfig_file
 from mainstay.client.errors import Unauthorized, Unavailable
 from mainstay.client.watch import WatchEvent
 from mainstay.env import Chance, Env, SystemClock, SystemDisk
@@ -48,7 +48,7 @@ async def test_a_server_that_is_not_whom_it_should_be_is_not_talked_to(tmp_path)
     config = from_kubeconfig_file(shared_server().kubeconfig)
     wrong = {
         "another name": replace(config.tls, server_name="another.example"),
-        "an unknown authority": Tls(certificate=config.tls.certificate, key=config.tls.key),
+        "an unknown authority": ClientTls(certificate=config.tls.certificate, key=config.tls.key),
     }
     for tls in wrong.values():
         async with a_real_client(replace(config, tls=tls), tmp_path) as client:
@@ -68,7 +68,9 @@ async def test_a_name_the_certificate_has_or_no_check_at_all_will_do(tmp_path):
 @pytest.mark.real_loop
 async def test_a_client_without_a_certificate_is_anonymous(tmp_path):
     config = from_kubeconfig_file(shared_server().kubeconfig)
-    async with a_real_client(Config(config.servers, Tls(config.tls.authorities), token="wrong"), tmp_path) as client:
+    async with a_real_client(
+        Config(config.servers, ClientTls(config.tls.authorities), token="wrong"), tmp_path
+    ) as client:
         with pytest.raises(Unauthorized):
             await client.get(NAMESPACES, "default")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
-from mainstay.agent.settings import Taint
+from mainstay.agent.settings import TaintSetting
 from mainstay.api import pod_state
 from mainstay.api.kind import Kind
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
@@ -199,7 +199,7 @@ def some_nodes(dice: random.Random) -> dict[str, NodeOptions]:
             zone=zones[number % len(zones)],
             capacity={"cpu": dice.choice(("2", "3", "4")), "memory": dice.choice(("4Gi", "8Gi")), "pods": "20"},
             labels={"disk": dice.choice(("ssd", "hdd"))},
-            taints=(Taint("gpu", "yes", "NoSchedule"),) if dice.random() < 0.15 else (),
+            taints=(TaintSetting("gpu", "yes", "NoSchedule"),) if dice.random() < 0.15 else (),
         )
         for number in range(dice.randint(2, 5))
     }

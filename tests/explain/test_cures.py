@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mainstay.api.object_key import ObjectKey
-from mainstay.explain.cures.values import Change, TriedCure
+from mainstay.explain.cures.values import CureKind, TriedCure
 from mainstay.loop import deletion_order
 from mainstay.scheduler.policy import DEFAULT
 from mainstay.scheduler.reasons import Placed
@@ -36,7 +36,7 @@ def found(objects: Objects, pod: Object) -> tuple[TriedCure, ...]:
     return cures_of(objects, pod, DEFAULT, SEED)
 
 
-def by_change(objects: Objects, pod: Object) -> dict[tuple[Change, ...], TriedCure]:
+def by_change(objects: Objects, pod: Object) -> dict[tuple[CureKind, ...], TriedCure]:
     return {cure.changes: cure for cure in found(objects, pod)}
 
 
@@ -58,14 +58,14 @@ def test_a_pod_that_has_a_place_needs_no_cure() -> None:
 
 def test_a_cordon_is_taken_off() -> None:
     cure = found(Objects(nodes=(a_node("n1", unschedulable=True),)), a_pod(cpu="1"))[0]
-    assert cure.changes == (Change.UNCORDON,)
+    assert cure.changes == (CureKind.UNCORDON,)
     assert cure.sentence == "uncordon n1: then n1 can take it"
     assert (cure.command, cure.nodes, cure.node) == ("kubectl uncordon n1", ("n1",), "n1")
 
 
 def test_a_cordoned_node_with_its_own_taint_needs_one_change() -> None:
     node = a_node("n1", unschedulable=True, taints=["node.kubernetes.io/unschedulable:NoSchedule"])
-    assert found(Objects(nodes=(node,)), a_pod())[0].changes == (Change.UNCORDON,)
+    assert found(Objects(nodes=(node,)), a_pod())[0].changes == (CureKind.UNCORDON,)
 
 
 def test_a_taint_is_tolerated_by_the_workload_or_taken_off_a_node() -> None:
@@ -73,7 +73,7 @@ def test_a_taint_is_tolerated_by_the_workload_or_taken_off_a_node() -> None:
     own = [{"key": "old", "operator": "Exists"}]
     admitted = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 300}
     cures = by_change(Objects(nodes=nodes), of_deployment(a_pod("web-1", tolerations=[*own, admitted]), "web"))
-    tolerated, untainted = cures[Change.TOLERATE,], cures[Change.UNTAINT,]
+    tolerated, untainted = cures[CureKind.TOLERATE,], cures[CureKind.UNTAINT,]
     assert tolerated.sentence == (
         "let it tolerate gpu=yes:NoSchedule: then 5 nodes can take it (n1, n2, n3 and 2 more)"
     )
@@ -88,40 +88,40 @@ def test_a_taint_is_tolerated_by_the_workload_or_taken_off_a_node() -> None:
 
 def test_an_immutable_pod_gets_advice_without_a_command() -> None:
     cures = by_change(Objects(nodes=(a_node(taints=["gpu:NoSchedule"]),)), a_pod())
-    assert cures[Change.TOLERATE,].command == ""
-    assert "delete it and make it so" in cures[Change.TOLERATE,].sentence
+    assert cures[CureKind.TOLERATE,].command == ""
+    assert "delete it and make it so" in cures[CureKind.TOLERATE,].sentence
 
 
 def test_taints_of_health_are_waited_for_and_never_tolerated() -> None:
     node = a_node("n1", taints=["node.kubernetes.io/not-ready:NoSchedule", "node.kubernetes.io/not-ready:NoExecute"])
     cures = by_change(Objects(nodes=(node,)), of_deployment(a_pod(), "web"))
-    assert set(cures) == {(Change.WAIT_FOR_NODE,), (Change.ADD_NODE,)}
-    assert cures[Change.WAIT_FOR_NODE,].is_wait
-    assert cures[Change.WAIT_FOR_NODE,].command == "mainstay why node/n1"
+    assert set(cures) == {(CureKind.WAIT_FOR_NODE,), (CureKind.ADD_NODE,)}
+    assert cures[CureKind.WAIT_FOR_NODE,].is_wait
+    assert cures[CureKind.WAIT_FOR_NODE,].command == "mainstay why node/n1"
 
 
 def test_a_request_is_lowered_to_what_is_free_where_most_is() -> None:
     nodes = (a_node("n1", cpu="2"), a_node("n2", cpu="4"))
     pods = (a_pod("a", node="n2", cpu="500m", phase="Running"),)
-    cure = by_change(Objects(nodes=nodes, pods=pods), of_deployment(a_pod(cpu="4"), "web"))[Change.LOWER_REQUEST,]
+    cure = by_change(Objects(nodes=nodes, pods=pods), of_deployment(a_pod(cpu="4"), "web"))[CureKind.LOWER_REQUEST,]
     assert cure.sentence == "lower its request of cpu from 4 to 3500m: then n2 can take it"
     assert cure.command == "kubectl set resources deployment/web -n default -c main --requests=cpu=3500m"
 
 
 def test_several_resources_that_are_short_are_lowered_together() -> None:
     pod = of_deployment(a_pod(cpu="5", memory="9Gi"), "web")
-    cure = by_change(Objects(nodes=(a_node(),)), pod)[Change.LOWER_REQUEST,]
+    cure = by_change(Objects(nodes=(a_node(),)), pod)[CureKind.LOWER_REQUEST,]
     assert "cpu from 5 to 4 and memory from 9Gi to 8Gi" in cure.sentence
     assert cure.command.endswith("--requests=cpu=4,memory=8Gi")
 
 
 def test_no_advice_to_ask_for_next_to_nothing() -> None:
-    assert (Change.LOWER_REQUEST,) not in by_change(Objects(nodes=(a_node(cpu="100m"),)), a_pod(cpu="4"))
+    assert (CureKind.LOWER_REQUEST,) not in by_change(Objects(nodes=(a_node(cpu="100m"),)), a_pod(cpu="4"))
 
 
 def test_a_node_is_labelled_as_the_pod_asks() -> None:
     nodes = (a_node("n1"), a_node("n2", labels={"disk": "slow"}))
-    cure = by_change(Objects(nodes=nodes), a_pod(nodeSelector={"disk": "fast"}))[Change.LABEL_NODE,]
+    cure = by_change(Objects(nodes=nodes), a_pod(nodeSelector={"disk": "fast"}))[CureKind.LABEL_NODE,]
     assert cure.command == "kubectl label node n1 disk=fast"
     assert cure.nodes == ("n1",)
 
@@ -129,8 +129,8 @@ def test_a_node_is_labelled_as_the_pod_asks() -> None:
 def test_a_label_that_says_something_else_is_overwritten_only_when_asked_to() -> None:
     nodes = (a_node("n2", labels={"disk": "slow"}),)
     cures = by_change(Objects(nodes=nodes), of_deployment(a_pod(nodeSelector={"disk": "fast"}), "web"))
-    assert cures[Change.LABEL_NODE,].command == "kubectl label node n2 disk=fast --overwrite"
-    selected = cures[Change.SELECT_OTHERS,]
+    assert cures[CureKind.LABEL_NODE,].command == "kubectl label node n2 disk=fast --overwrite"
+    selected = cures[CureKind.SELECT_OTHERS,]
     assert selected.sentence == "select disk=slow instead of fast: then n2 can take it"
     assert selected.command == (
         'kubectl patch deployment web -n default -p \'{"spec":{"template":{"spec":{"nodeSelector":{"disk":"slow"}}}}}\''
@@ -140,12 +140,12 @@ def test_a_label_that_says_something_else_is_overwritten_only_when_asked_to() ->
 def test_advice_never_relabels_the_zone_or_the_name_of_a_node() -> None:
     nodes = (a_node("n1", zone="a"),)
     for selector in ({ZONE: "b"}, {"kubernetes.io/hostname": "n7"}, {"kubernetes.io/arch": "arm64"}):
-        assert (Change.LABEL_NODE,) not in by_change(Objects(nodes=nodes), a_pod(nodeSelector=selector))
+        assert (CureKind.LABEL_NODE,) not in by_change(Objects(nodes=nodes), a_pod(nodeSelector=selector))
 
 
 def test_required_affinity_is_met_by_the_fewest_labels() -> None:
     affinity = required_affinity([("disk", "In", ["fast"]), ("cores", "Gt", ["4"])], [("disk", "Exists", [])])
-    cure = by_change(Objects(nodes=(a_node("n1"),)), a_pod(affinity=affinity))[Change.LABEL_NODE,]
+    cure = by_change(Objects(nodes=(a_node("n1"),)), a_pod(affinity=affinity))[CureKind.LABEL_NODE,]
     assert cure.command == "kubectl label node n1 disk=true"
 
 
@@ -153,7 +153,7 @@ def test_a_zone_quota_is_raised_by_what_is_missing() -> None:
     quotas = (a_zone_quota("a", name="small", cpu="2"), a_zone_quota("a", name="large", requests__cpu="5"))
     pods = (a_pod("old", node="n1", cpu="1500m", phase="Running"),)
     objects = Objects(nodes=(a_node("n1", zone="a", cpu="16"),), pods=pods, zone_quotas=quotas)
-    cure = by_change(objects, a_pod(cpu="1"))[Change.RAISE_ZONE_QUOTA,]
+    cure = by_change(objects, a_pod(cpu="1"))[CureKind.RAISE_ZONE_QUOTA,]
     assert cure.sentence == "raise zone quota small (a): cpu to 2500m: then n1 can take it"
     assert cure.command == (
         'kubectl patch zonequota small -n default --type=merge -p \'{"spec":{"hard":{"cpu":"2500m"}}}\''
@@ -168,20 +168,22 @@ def test_what_those_before_it_would_take_is_no_cure_for_it() -> None:
     quota = (a_zone_quota("a", cpu="2"),)
     pods = (running(a_pod("old", node="n1", cpu="2")), first)
     objects = Objects(nodes=(a_node("n1", zone="a", cpu="16"),), pods=pods, zone_quotas=quota)
-    assert by_change(objects, first)[Change.RAISE_ZONE_QUOTA,].sentence.startswith(
+    assert by_change(objects, first)[CureKind.RAISE_ZONE_QUOTA,].sentence.startswith(
         "raise zone quota quota (a): cpu to 3"
     )
-    assert by_change(objects, pod)[Change.RAISE_ZONE_QUOTA,].sentence.startswith("raise zone quota quota (a): cpu to 4")
+    assert by_change(objects, pod)[CureKind.RAISE_ZONE_QUOTA,].sentence.startswith(
+        "raise zone quota quota (a): cpu to 4"
+    )
     cordoned = Objects(nodes=(a_node("n1", cpu="1", unschedulable=True),), pods=(first,))
-    assert (Change.UNCORDON,) in by_change(cordoned, first)
-    assert (Change.UNCORDON,) not in by_change(cordoned, pod)
+    assert (CureKind.UNCORDON,) in by_change(cordoned, first)
+    assert (CureKind.UNCORDON,) not in by_change(cordoned, pod)
 
 
 def test_a_skew_is_allowed_to_be_larger() -> None:
     nodes = (a_node("n1", zone="a"), a_node("n2", zone="b", cpu="0"))
     pods = (a_pod("old", node="n1", labels={"app": "web"}, phase="Running"),)
     pod = of_deployment(a_pod(labels={"app": "web"}, cpu="1", topologySpreadConstraints=[spread_over(ZONE)]), "web")
-    cure = by_change(Objects(nodes=nodes, pods=pods), pod)[Change.RELAX_SPREAD,]
+    cure = by_change(Objects(nodes=nodes, pods=pods), pod)[CureKind.RELAX_SPREAD,]
     assert cure.sentence == f"allow a skew of 2 over {ZONE} (now 1): then n1 can take it"
 
 
@@ -189,7 +191,7 @@ def test_a_reservation_that_ends_is_waited_for() -> None:
     reservation = a_reservation("r1", "n1", namespace="other", cpu="3")
     reservation["spec"]["expiresAt"] = "2026-01-01T00:05:00Z"
     cure = found(Objects(nodes=(a_node("n1"),), reservations=(reservation,)), a_pod(cpu="2"))[0]
-    assert cure.changes == (Change.WAIT_FOR_RESERVATION,)
+    assert cure.changes == (CureKind.WAIT_FOR_RESERVATION,)
     assert cure.is_wait
     assert cure.until == "2026-01-01T00:05:00Z"
     assert cure.command == "kubectl delete reservation r1 -n other"
@@ -198,7 +200,7 @@ def test_a_reservation_that_ends_is_waited_for() -> None:
 def test_pods_that_are_ending_are_waited_for() -> None:
     pods = (a_pod("old", node="n1", cpu="3", phase="Running", deleting=True),)
     cure = found(Objects(nodes=(a_node("n1"),), pods=pods), a_pod(cpu="2"))[0]
-    assert cure.changes == (Change.WAIT_FOR_PODS,)
+    assert cure.changes == (CureKind.WAIT_FOR_PODS,)
     assert cure.sentence == "wait until default/old on n1 has ended (told to): then n1 can take it"
     assert cure.until == "2026-01-01T00:00:00Z"
 
@@ -207,7 +209,7 @@ def test_ghosts_are_waited_for() -> None:
     ghost = {"uid": "g", "namespace": "default", "name": "g", "resources": {"cpu": "3", "pods": "1"}}
     objects = Objects(nodes=(a_node("n1"),), unconfirmed=(("n1", (ghost,)),))
     cure = found(objects, a_pod(cpu="2"))[0]
-    assert cure.changes == (Change.WAIT_FOR_GHOSTS,)
+    assert cure.changes == (CureKind.WAIT_FOR_GHOSTS,)
     assert cure.sentence == "wait until n1 says that 1 pod removed by force has ended: then n1 can take it"
 
 
@@ -216,7 +218,7 @@ def test_another_workload_is_scaled_down_by_as_few_as_are_enough() -> None:
     pods = [of_deployment(running(a_pod(f"b{n}", node="n2", cpu="1")), "batch") for n in range(3)]
     pods.append(of_deployment(running(a_pod("b3", node="n1", cpu="3")), "batch"))
     objects = Objects(nodes=(a_node("n1"), a_node("n2", cpu="3")), pods=tuple(pods))
-    cure = by_change(objects, a_pod(cpu="3"))[Change.SCALE_DOWN,]
+    cure = by_change(objects, a_pod(cpu="3"))[CureKind.SCALE_DOWN,]
     assert cure.command.startswith("kubectl scale deployment/batch -n default --replicas=")
     left = int(cure.command.rpartition("=")[2])
     gone = deletion_order.chosen(pods, 4 - left, zones={})
@@ -231,7 +233,7 @@ def test_the_fewest_pods_are_removed_and_where_they_are_recreated_is_said() -> N
         running(a_pod("small-2", node="n2", cpu="500m")),
     )
     objects = Objects(nodes=(a_node("n1"), a_node("n2", cpu="4")), pods=pods)
-    cure = by_change(objects, a_pod(cpu="4"))[Change.REMOVE_PODS,]
+    cure = by_change(objects, a_pod(cpu="4"))[CureKind.REMOVE_PODS,]
     assert cure.sentence == (
         "remove default/big from n1: then n1 can take it, and another is made in place of what went, on n2"
     )
@@ -241,28 +243,28 @@ def test_the_fewest_pods_are_removed_and_where_they_are_recreated_is_said() -> N
 def test_a_pod_that_would_return_to_the_same_room_is_not_removed() -> None:
     """The next one is made at once, and takes its place again before the room is seen to be free."""
     pods = (of_deployment(running(a_pod("big", node="n1", cpu="3")), "db"),)
-    assert (Change.REMOVE_PODS,) not in by_change(Objects(nodes=(a_node("n1"),), pods=pods), a_pod(cpu="4"))
+    assert (CureKind.REMOVE_PODS,) not in by_change(Objects(nodes=(a_node("n1"),), pods=pods), a_pod(cpu="4"))
 
 
 def test_pods_of_a_higher_priority_stay() -> None:
     pods = (running(a_pod("important", node="n1", cpu="3", priority=1000)),)
-    assert (Change.REMOVE_PODS,) not in by_change(Objects(nodes=(a_node("n1"),), pods=pods), a_pod(cpu="2"))
+    assert (CureKind.REMOVE_PODS,) not in by_change(Objects(nodes=(a_node("n1"),), pods=pods), a_pod(cpu="2"))
 
 
 def test_the_holder_of_the_port_is_removed() -> None:
     port = [{"containerPort": 80, "hostPort": 80}]
     pods = (running(a_pod("a", node="n1", ports=port)), running(a_pod("b", node="n1")))
-    cure = by_change(Objects(nodes=(a_node("n1"),), pods=pods), a_pod(ports=port))[Change.REMOVE_PODS,]
+    cure = by_change(Objects(nodes=(a_node("n1"),), pods=pods), a_pod(ports=port))[CureKind.REMOVE_PODS,]
     assert cure.command == "kubectl delete pod -n default a"
 
 
 def test_two_changes_are_found_when_one_is_not_enough() -> None:
     node = a_node("n1", cpu="2", taints=["gpu:NoSchedule"], unschedulable=True)
     cures = found(Objects(nodes=(node,)), of_deployment(a_pod(cpu="1"), "web"))
-    assert cures[0].changes == (Change.UNCORDON, Change.TOLERATE)
+    assert cures[0].changes == (CureKind.UNCORDON, CureKind.TOLERATE)
     assert cures[0].sentence == "uncordon n1 and let it tolerate gpu:NoSchedule: then n1 can take it"
     assert cures[0].command.startswith("kubectl uncordon n1 && kubectl patch deployment web")
-    assert all(len(cure.changes) == 2 or cure.changes == (Change.ADD_NODE,) for cure in cures)
+    assert all(len(cure.changes) == 2 or cure.changes == (CureKind.ADD_NODE,) for cure in cures)
 
 
 def test_where_there_are_no_nodes_one_is_added() -> None:
@@ -278,7 +280,7 @@ def test_a_node_that_would_not_do_is_not_suggested() -> None:
         running(a_pod("full", node="n2", cpu="1", priority=9)),
     )
     pod = a_pod(labels={"app": "web"}, cpu="1", topologySpreadConstraints=[spread_over(ZONE)])
-    cure = by_change(Objects(nodes=nodes, pods=pods), pod)[Change.ADD_NODE,]
+    cure = by_change(Objects(nodes=nodes, pods=pods), pod)[CureKind.ADD_NODE,]
     assert cure.sentence == f"add one more node like n1, labelled {ZONE}=b: then it has a place there"
 
 
@@ -286,7 +288,7 @@ def test_a_reservation_that_keeps_a_pod_from_elsewhere_is_waited_for() -> None:
     reservation = a_reservation("r1", "n1", cpu="1")
     objects = Objects(nodes=(a_node("n1", cpu="1"), a_node("n2")), reservations=(reservation,))
     cures = by_change(objects, a_pod(cpu="2", reservation="r1"))
-    assert cures[Change.WAIT_FOR_RESERVATION,].nodes == ("n2",)
+    assert cures[CureKind.WAIT_FOR_RESERVATION,].nodes == ("n2",)
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -349,7 +351,7 @@ def test_every_cure_of_a_random_cluster_is_true_when_it_is_tried_afresh(
         expected = what_if(changed, [asked], DEFAULT, SEED)[0]
         assert node == (expected.node if isinstance(expected, Placed) else "")
     worked = {node for _, node in tried if node}
-    assert {cure.node for cure in cures if Change.REMOVE_PODS not in cure.changes} <= worked
+    assert {cure.node for cure in cures if CureKind.REMOVE_PODS not in cure.changes} <= worked
     assert [cure.cost for cure in cures] == sorted(cure.cost for cure in cures)
     if isinstance(what_if(objects, [pod], DEFAULT, SEED)[0], Placed):
         assert cures == ()

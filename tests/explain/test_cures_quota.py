@@ -3,7 +3,7 @@
 from typing import Any
 
 from mainstay.explain.cures.quota import quota_cures
-from mainstay.explain.cures.values import Change
+from mainstay.explain.cures.values import CureKind
 from tests.explain.test_cures import of_deployment
 from tests.scheduler.objects import a_pod
 
@@ -30,7 +30,7 @@ def test_a_quota_is_raised_by_what_all_of_them_need() -> None:
         "kubectl patch resourcequota team -n default --type=merge "
         '-p \'{"spec":{"hard":{"pods":"5","requests.cpu":"3"}}}\''
     )
-    assert fewer.changes == (Change.SCALE_DOWN,)
+    assert fewer.changes == (CureKind.SCALE_DOWN,)
     assert fewer.sentence == "ask for 2 fewer: the pod can be made as it is"
 
 
@@ -50,6 +50,6 @@ def test_all_quotas_that_are_too_small_are_raised_and_others_are_left_alone() ->
 def test_a_container_that_does_not_say_what_it_needs_has_to() -> None:
     quota = a_quota(used={"requests.cpu": "0"}, hard={"requests.cpu": "4"})
     (cure,) = quota_cures([quota], of_deployment(a_pod(), "web"))
-    assert cure.changes == (Change.SAY_REQUEST,)
+    assert cure.changes == (CureKind.SAY_REQUEST,)
     assert cure.sentence == "say requests.cpu for: main (quota team counts it)"
     assert cure.command == "kubectl set resources deployment/web -n default -c main --requests=cpu=100m"

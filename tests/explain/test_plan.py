@@ -11,7 +11,7 @@ from mainstay.cli import main
 from mainstay.cli.exits import Exit
 from mainstay.cli.journal_access import OpenJournal, list_kinds
 from mainstay.cli.manifests import Manifest
-from mainstay.cli.output import Form, Output
+from mainstay.cli.output import Output, OutputFormat
 from mainstay.cli.plan import PlanOptions, build_plan, show_plan
 from mainstay.client.call import WriteOptions
 from mainstay.env import tasks
@@ -344,7 +344,7 @@ async def test_the_command_says_it_in_words_and_as_data_and_its_exit_code_says_t
             journal=cluster.journal, kinds=await list_kinds(cluster.journal), client=cluster.client, namespace="default"
         )
 
-        async def shown(wanted: Object, form: Form | None = None) -> tuple[int, str]:
+        async def shown(wanted: Object, form: OutputFormat | None = None) -> tuple[int, str]:
             paper = Paper()
             options = PlanOptions(output=Output(form) if form is not None else Output())
             code = await show_plan(opened, paper, [Manifest("web.yaml", wanted)], options)
@@ -356,8 +356,8 @@ async def test_the_command_says_it_in_words_and_as_data_and_its_exit_code_says_t
             (await shown(a_deployment(replicas=20)))[0],
         ]
         _, text = await shown(a_deployment(replicas=20))
-        _, wide = await shown(a_deployment(replicas=20), Form.WIDE)
-        _, encoded = await shown(a_deployment(replicas=20), Form.JSON)
+        _, wide = await shown(a_deployment(replicas=20), OutputFormat.WIDE)
+        _, encoded = await shown(a_deployment(replicas=20), OutputFormat.JSON)
     assert codes == [Exit.SATISFIED, Exit.BLOCKED, Exit.WAITING]
     assert text.splitlines()[:3] == [
         "12 of 20 pods would run; 8 would wait for a node.",

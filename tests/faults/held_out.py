@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mainstay.agent.runner import CannotRun, ContainerSpec
 from mainstay.agent.runners.pretend_containers import Behaviour
-from mainstay.agent.settings import Taint
+from mainstay.agent.settings import TaintSetting
 from mainstay.api.kind_names import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -63,7 +63,7 @@ async def gated(bed: Bed) -> Ask:
     codes=[Cause.UNTOLERATED_TAINT, Cause.CONSTRAINTS_COMBINED],
     words=["gpu"],
     nodes={
-        "node-a": NodeOptions(taints=(Taint("gpu", "NoSchedule", "true"),)),
+        "node-a": NodeOptions(taints=(TaintSetting("gpu", "NoSchedule", "true"),)),
         "node-b": NodeOptions(capacity={"cpu": "1", "memory": "8Gi"}),
     },
 )

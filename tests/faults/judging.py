@@ -7,7 +7,7 @@ from typing import Final
 
 from mainstay.client.errors import ApiError
 from mainstay.explain.moment import Moment
-from mainstay.explain.why.answer import Answer
+from mainstay.explain.why.answer import WhyAnswer
 from mainstay.explain.why.dispatch import why
 from mainstay.registry import REGISTRY
 from mainstay.sim.cluster.cluster import whole_cluster
@@ -91,5 +91,5 @@ async def _tried(fault: Fault, sim: Simulation, *, is_busy: bool) -> Result:
         return judged(fault, str(asked), str(answer.cause), answer.sentence, str(answer.verdict))
 
 
-async def _answer(moment: Moment, asked: Ask) -> Answer:
+async def _answer(moment: Moment, asked: Ask) -> WhyAnswer:
     return await why(moment, REGISTRY, asked.kind, asked.name, asked.namespace, asked.generation)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mainstay.agent.settings import Taint
+from mainstay.agent.settings import TaintSetting
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.reservations import reservation_name
@@ -26,7 +26,9 @@ QUOTA: Final = "team-eu"
     "taint",
     codes=[Cause.UNTOLERATED_TAINT],
     words=["dedicated"],
-    nodes={name: NodeOptions(taints=(Taint("dedicated", "NoSchedule", "batch"),)) for name in ("node-a", "node-b")},
+    nodes={
+        name: NodeOptions(taints=(TaintSetting("dedicated", "NoSchedule", "batch"),)) for name in ("node-a", "node-b")
+    },
 )
 async def taint(bed: Bed) -> Ask:
     """All nodes have a taint that the pod does not tolerate."""

@@ -13,7 +13,7 @@ from mainstay.env import tasks
 from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import Answer, LongResponse, Request, Response, StreamResponse
 from mainstay.http.server import HttpServer
-from mainstay.http.streams import Stream
+from mainstay.http.streams import BodyStream
 from tests.http.clients import LOCALHOST, connected, echo, get, later, post, serving
 
 SECOND = timedelta(seconds=1)
@@ -388,14 +388,14 @@ async def test_a_handler_that_never_began_is_put_away_too():
 # Streams.
 
 
-async def count_up(stream: Stream) -> None:
+async def count_up(stream: BodyStream) -> None:
     for number in range(3):
         assert stream.write(b"%d\n" % number)
         await tasks.sleep(SECOND)
 
 
 async def test_a_stream_sends_its_head_at_once_and_then_chunk_by_chunk():
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         await tasks.sleep(timedelta(seconds=30))
         await count_up(stream)
 
@@ -440,7 +440,7 @@ async def test_a_head_request_does_not_run_the_stream():
 async def test_a_stream_hears_of_a_client_that_goes_away():
     heard: list[str] = []
 
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         try:
             await stream.wait_closed()
             heard.append("closed")
@@ -461,7 +461,7 @@ async def test_a_stream_hears_of_a_client_that_goes_away():
 async def test_a_client_that_reads_too_slowly_is_dropped():
     written = 0
 
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         nonlocal written
         while stream.write(bytes(10_000)):
             written += 10_000
@@ -480,7 +480,7 @@ async def test_a_client_that_reads_too_slowly_is_dropped():
 
 
 async def test_a_stream_that_drains_waits_for_the_client():
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         for _ in range(100):
             assert stream.write(bytes(50_000))
             await stream.drain()
@@ -497,7 +497,7 @@ async def test_a_stream_that_drains_waits_for_the_client():
 async def test_a_stream_that_fails_is_cut_off_and_not_ended(failures):
     hear(failures)
 
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         stream.write(b"half")
         await tasks.sleep(SECOND)
         raise KeyError("bug")
@@ -530,7 +530,7 @@ async def test_draining_closes_what_is_idle_and_finishes_what_runs():
 
 
 async def test_draining_tells_streams_to_end_and_they_can_say_a_last_word():
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         await stream.wait_closed()
         assert stream.write(b"bye")
 
@@ -544,7 +544,7 @@ async def test_draining_tells_streams_to_end_and_they_can_say_a_last_word():
 
 
 async def test_draining_takes_no_longer_than_its_grace():
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         await tasks.sleep(timedelta(days=1))
 
     async with serving(lambda request: StreamResponse(200, run)) as server:

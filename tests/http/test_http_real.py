@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from mainstay.env import tasks
 from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import Answer, Request, Response, StreamResponse
-from mainstay.http.streams import Stream
+from mainstay.http.streams import BodyStream
 from tests.http.clients import connected, echo, get, post, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
@@ -133,7 +133,7 @@ async def test_a_refusal_arrives_although_the_client_goes_on_sending():
 async def test_a_slow_client_of_a_stream_is_dropped():
     given_up = asyncio.Event()
 
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         while stream.write(bytes(100_000)):
             await tasks.sleep(timedelta(0))
         given_up.set()
@@ -168,7 +168,7 @@ async def test_a_client_that_goes_away_cancels_what_runs():
 
 
 async def test_draining_ends_streams_and_closes():
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         await stream.wait_closed()
         stream.write(b"bye")
 
@@ -210,7 +210,7 @@ async def test_a_certificate_of_another_ca_is_refused(authority: Authority, tmp_
 
 
 async def test_large_bodies_streams_and_refusals_work_over_tls(authority: Authority):
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         for _ in range(10):
             assert stream.write(LARGE[:500_000])
             await stream.drain()

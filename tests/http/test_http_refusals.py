@@ -11,7 +11,7 @@ from mainstay.env import tasks
 from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import Peer, Request, Response, StreamResponse
 from mainstay.http.reader import RequestReader
-from mainstay.http.streams import Stream
+from mainstay.http.streams import BodyStream
 from tests.http.clients import connected, echo, get, later, post, serving
 
 SECOND = timedelta(seconds=1)
@@ -267,7 +267,7 @@ REQUESTS = [
 
 
 def any_kind(request: Request):
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         stream.write(request.path.encode())
         await tasks.sleep(SECOND)
 

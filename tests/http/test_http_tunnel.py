@@ -8,9 +8,9 @@ import pytest
 
 from mainstay.env import network, tasks
 from mainstay.http.messages import Handler, Request, Response, StreamResponse, TunnelResponse
-from mainstay.http.outgoing import Broken, Exchange, RawConnection, connect
+from mainstay.http.outgoing import Exchange, ExchangeBroken, RawConnection, connect
 from mainstay.http.server import HttpServer
-from mainstay.http.streams import Stream, Tunnel
+from mainstay.http.streams import BodyStream, Tunnel
 from tests.http.clients import connected, get, serving
 
 WITHIN = timedelta(seconds=5)
@@ -105,7 +105,7 @@ async def opened(server: HttpServer) -> Exchange:
 
 
 async def test_the_body_of_an_answer_is_read_in_pieces():
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         for number in range(3):
             stream.write(b"%d" % number)
             await asyncio.sleep(1)
@@ -118,7 +118,7 @@ async def test_the_body_of_an_answer_is_read_in_pieces():
 
 
 async def test_a_body_that_breaks_off_is_no_end():
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         stream.write(b"some")
         await asyncio.sleep(1)
         stream.break_off()
@@ -127,14 +127,14 @@ async def test_a_body_that_breaks_off_is_no_end():
         exchange = await opened(server)
         await exchange.ask(ASK, WITHIN)
         assert await exchange.read() == b"some"
-        with pytest.raises(Broken):
+        with pytest.raises(ExchangeBroken):
             await exchange.read()
 
 
 async def test_what_is_not_fetched_is_not_read():
     written = [0]
 
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         while stream.write(bytes(10_000)):
             written[0] += 10_000
             await stream.drain()
@@ -160,7 +160,7 @@ async def test_an_answer_that_does_not_come_is_broken():
 
     async with serving(never) as server:
         exchange = await opened(server)
-        with pytest.raises(Broken, match="no answer within 5 s"):
+        with pytest.raises(ExchangeBroken, match="no answer within 5 s"):
             await exchange.ask(ASK, WITHIN)
         exchange.close()
 
@@ -169,7 +169,7 @@ async def test_an_answer_that_is_too_long_is_broken():
     async with serving(lambda request: Response(200, bytes(1000))) as server:
         exchange = await opened(server)
         await exchange.ask(ASK, WITHIN)
-        with pytest.raises(Broken, match="longer than 999 bytes"):
+        with pytest.raises(ExchangeBroken, match="longer than 999 bytes"):
             await exchange.read_all(999, WITHIN)
         exchange.close()
 
@@ -189,7 +189,7 @@ class Rude(asyncio.Protocol):
 async def test_an_answer_that_makes_no_sense_is_broken(words):
     server = await network.listen(lambda: Rude(words), "127.0.0.1", 0)
     exchange = await connect(Exchange, "127.0.0.1", server.sockets[0].getsockname()[1], WITHIN)
-    with pytest.raises(Broken):
+    with pytest.raises(ExchangeBroken):
         await exchange.ask(ASK, WITHIN)
     exchange.close()
     server.close()

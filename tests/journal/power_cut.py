@@ -21,7 +21,7 @@ from mainstay.server.decisions.history_source import StoreHistory
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
-from mainstay.store.interface import Committed, Delete, Put, Store, Write
+from mainstay.store.interface import Committed, DeleteEntry, Put, Store, Write
 from tests.journal.builders import a_decision, a_pod
 
 STARTS = 5
@@ -153,7 +153,7 @@ async def _commit(simulation: Simulation, world: World, value: str) -> None:
     for offset in range(1 + simulation.choices.choose("both", 2)):
         key = f"core/pods/default/p{(first + offset) % KEYS}"
         is_delete = simulation.choices.choose("delete", 4) == 3
-        writes.append(Delete(key) if is_delete else Put(key, a_pod(value)))
+        writes.append(DeleteEntry(key) if is_delete else Put(key, a_pod(value)))
     answer = await world.store.commit([], writes)
     assert isinstance(answer, Committed)
     state = dict(world.states[max(world.states)])

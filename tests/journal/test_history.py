@@ -9,14 +9,14 @@ from mainstay.env import tasks
 from mainstay.env.invariants import BrokenInvariant
 from mainstay.journal.coverage import GapReason
 from mainstay.journal.errors import HistoryAhead, JournalInUse
-from mainstay.journal.history import RETRY_AFTER, Batch, HistoryRecorder
+from mainstay.journal.history import RETRY_AFTER, HistoryBatch, HistoryRecorder
 from mainstay.journal.reader import Reader
 from mainstay.journal.segments import SegmentLimits
 from mainstay.server.decisions.history_source import StoreHistory
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
-from mainstay.store.interface import Committed, Delete, Put, Store, Write
+from mainstay.store.interface import Committed, DeleteEntry, Put, Store, Write
 from mainstay.store.local import LocalStore
 from tests.journal.builders import a_pod, a_secret
 from tests.twins import journal as twins
@@ -82,7 +82,7 @@ async def random_history(sim: Simulation, choices: list[tuple[int, int]]) -> Non
     recorder = await a_recorder(store, disk, sim)
     await recorder.reach(1)
     for number, (key, what) in enumerate(choices):
-        write: Write = Delete(KEYS[key]) if what == 0 else Put(KEYS[key], a_pod(f"{number}", what=what))
+        write: Write = DeleteEntry(KEYS[key]) if what == 0 else Put(KEYS[key], a_pod(f"{number}", what=what))
         await commit(store, model, write)
         if what == 1:
             await recorded(store, recorder)
@@ -141,7 +141,10 @@ async def test_changes_carry_the_decision_and_the_cause_that_came_with_them(sim)
     await store.commit([], [Put("core/pods/default/b", b"{}")])
     await store.commit(
         [],
-        [Delete("core/pods/default/a"), Put(lineage.key, b'{"key":"core/pods/default/a","decision":"d-8","cause":""}')],
+        [
+            DeleteEntry("core/pods/default/a"),
+            Put(lineage.key, b'{"key":"core/pods/default/a","decision":"d-8","cause":""}'),
+        ],
     )
     await recorded(store, recorder)
 
@@ -314,10 +317,10 @@ async def test_a_gap_in_what_waits_to_be_recorded_is_noticed(sim):
     store = await open_memory()
     recorder = await a_recorder(store, sim.disk_of("journal"), sim)
     await recorder.reach(1)
-    recorder._take(Batch(2, ()))
+    recorder._take(HistoryBatch(2, ()))
     recorder._taken = 3
 
     with pytest.raises(BrokenInvariant, match="no gap: history after revision 3: last=2"):
-        recorder._take(Batch(4, ()))
+        recorder._take(HistoryBatch(4, ()))
     recorder._taken = 2
     await recorder.close()

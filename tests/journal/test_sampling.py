@@ -24,11 +24,11 @@ from mainstay.journal.sampling import (
     DEFAULT_RULES,
     POLICY_WINDOW,
     BadRules,
-    Keep,
-    Rule,
-    Rules,
+    DetailLevel,
+    EffectiveRules,
     Sampler,
     SamplingMatch,
+    SamplingRule,
     kept,
     rules_of,
     summarised,
@@ -84,7 +84,7 @@ def test_one_in_a_hundred_of_those_that_did_nothing_is_kept_in_full_and_always_t
 
 
 def test_an_incident_keeps_everything_until_it_is_over():
-    sampler = Sampler(Rules(DEFAULT_RULES.rules, incident_until=AT + 1_000))
+    sampler = Sampler(EffectiveRules(DEFAULT_RULES.rules, incident_until=AT + 1_000))
 
     kept_during, kept_after = sampler.sampled(a_noop(at=AT + 999)), sampler.sampled(a_noop(at=AT + 1_000))
 
@@ -132,8 +132,11 @@ def test_a_summary_that_has_cut_off_what_was_said_cannot_and_says_why():
 
 
 def test_what_is_left_out_is_counted_by_rule_and_component_and_told_once():
-    rules = (Rule("failures", SamplingMatch(failures=True)), Rule("nothing-else", keep=Keep.NOTHING))
-    sampler = Sampler(Rules(rules))
+    rules = (
+        SamplingRule("failures", SamplingMatch(failures=True)),
+        SamplingRule("nothing-else", keep=DetailLevel.NOTHING),
+    )
+    sampler = Sampler(EffectiveRules(rules))
 
     assert [sampler.sampled(a_noop(number)) for number in range(1, 4)] == [None] * 3
     assert sampler.sampled(a_noop(4, component="scheduler")) is None
@@ -151,18 +154,18 @@ def test_what_is_left_out_is_counted_by_rule_and_component_and_told_once():
 
 def test_a_dry_run_keeps_everything_and_says_what_would_have_been_kept():
     record = a_noop()
-    sampled = Sampler(Rules((Rule("rest", keep=Keep.NOTHING),), dry_run=True)).sampled(record)
+    sampled = Sampler(EffectiveRules((SamplingRule("rest", keep=DetailLevel.NOTHING),), dry_run=True)).sampled(record)
 
     assert sampled == msgspec.structs.replace(record, kept="dry-run rest=nothing")
 
 
 def test_the_first_rule_that_matches_decides_and_one_in_n_lets_the_others_go_on():
     rules = (
-        Rule("team", SamplingMatch(namespaces=("pay",), kinds=("pods", "jobs.batch"))),
-        Rule("critical", SamplingMatch(priority_classes=("critical",))),
-        Rule("noisy", SamplingMatch(components=("hpa",), reasons=("Steady",)), Keep.NOTHING),
-        Rule("some", one_in=4),
-        Rule("rest", keep=Keep.SUMMARY),
+        SamplingRule("team", SamplingMatch(namespaces=("pay",), kinds=("pods", "jobs.batch"))),
+        SamplingRule("critical", SamplingMatch(priority_classes=("critical",))),
+        SamplingRule("noisy", SamplingMatch(components=("hpa",), reasons=("Steady",)), DetailLevel.NOTHING),
+        SamplingRule("some", one_in=4),
+        SamplingRule("rest", keep=DetailLevel.SUMMARY),
     )
     steady = Outcome(Ending.DONE, "Steady")
 
@@ -188,11 +191,11 @@ def test_rules_are_read_from_a_policy():
         "incident": {"until": "2026-11-16T06:00:00Z", "owner": "ana", "reason": "outage"},
     }
 
-    assert rules_of(spec, incident_until=7) == Rules(
+    assert rules_of(spec, incident_until=7) == EffectiveRules(
         (
-            Rule("failures", SamplingMatch(failures=True)),
-            Rule("high", SamplingMatch(priority_at_least=1000, priority_classes=("high",)), one_in=2),
-            Rule("rest", keep=Keep.SUMMARY),
+            SamplingRule("failures", SamplingMatch(failures=True)),
+            SamplingRule("high", SamplingMatch(priority_at_least=1000, priority_classes=("high",)), one_in=2),
+            SamplingRule("rest", keep=DetailLevel.SUMMARY),
         ),
         incident_until=7,
         dry_run=True,

@@ -12,7 +12,7 @@ from mainstay.journal.trace_id import trace_of
 from mainstay.loop.controller import Controller
 from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Create, Decision, Tell
-from mainstay.loop.events import COMBINED, Events, EventSettings, InvolvedObject
+from mainstay.loop.events import COMBINED, EventRecorder, EventSettings, InvolvedObject
 from mainstay.loop.kernel import LoopContext
 from tests.client.world import a_world
 
@@ -21,9 +21,9 @@ SECOND = timedelta(seconds=1)
 
 
 @asynccontextmanager
-async def telling(sim: Any, world: Any, settings: EventSettings | None = None) -> AsyncIterator[Events]:
+async def telling(sim: Any, world: Any, settings: EventSettings | None = None) -> AsyncIterator[EventRecorder]:
     env = sim.env("teller")
-    events = Events(world.client, env.clock, "teller", "teller-1", settings)
+    events = EventRecorder(world.client, env.clock, "teller", "teller-1", settings)
     task = tasks.spawn(events.run(), name="tell")
     try:
         yield events

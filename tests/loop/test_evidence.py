@@ -9,8 +9,8 @@ from mainstay.loop.evidence import (
     TABLE,
     Allowed,
     Evidence,
+    EvidenceResponse,
     Pace,
-    Response,
     Scope,
     Signal,
     Strength,
@@ -50,7 +50,7 @@ def lease(strength: Strength) -> Evidence:
     return Evidence(Signal.LEASE_EXPIRY, strength, Scope.NODE, "node-b7")
 
 
-def destructive(answer: Allowed) -> list[Response]:
+def destructive(answer: Allowed) -> list[EvidenceResponse]:
     return [response for response in answer.responses if response in DESTRUCTIVE]
 
 
@@ -69,12 +69,12 @@ def test_every_signal_says_what_it_is_about_what_may_be_behind_it_and_what_it_mu
     assert row.scopes
     assert row.innocently
     assert row.may_not
-    assert row.may[Response.PUBLISH_CONDITION] is Strength.HINT
+    assert row.may[EvidenceResponse.PUBLISH_CONDITION] is Strength.HINT
 
 
-@pytest.mark.parametrize("response", Response)
+@pytest.mark.parametrize("response", EvidenceResponse)
 def test_every_response_is_allowed_by_some_signal_or_by_none_on_purpose(response):
-    never = {Response.EVICT_ZONE, Response.REMOVE_REPLICAS, Response.REJECT_WORKLOAD}
+    never = {EvidenceResponse.EVICT_ZONE, EvidenceResponse.REMOVE_REPLICAS, EvidenceResponse.REJECT_WORKLOAD}
 
     assert any(response in row.may for row in TABLE.values()) is (response not in never)
 
@@ -94,7 +94,7 @@ def test_only_silence_about_a_node_or_lease_allows_anything_that_destroys():
 
 def test_the_table_cannot_be_changed():
     with pytest.raises(TypeError):
-        TABLE[Signal.API_TIMEOUTS].may[Response.EVICT_ZONE] = Strength.HINT  # type: ignore[index]
+        TABLE[Signal.API_TIMEOUTS].may[EvidenceResponse.EVICT_ZONE] = Strength.HINT  # type: ignore[index]
 
 
 # One sign
@@ -104,22 +104,22 @@ def test_a_missed_heartbeat_stops_new_placement_and_nothing_else_of_consequence(
     answer = allowed([heartbeats(Strength.HINT)])
 
     assert answer.responses == (
-        Response.PUBLISH_CONDITION,
-        Response.READ_AGAIN,
-        Response.CHOOSE_ANOTHER_NODE,
-        Response.STOP_NEW_PLACEMENT,
+        EvidenceResponse.PUBLISH_CONDITION,
+        EvidenceResponse.READ_AGAIN,
+        EvidenceResponse.CHOOSE_ANOTHER_NODE,
+        EvidenceResponse.STOP_NEW_PLACEMENT,
     )
 
 
 def test_heartbeats_that_are_missing_for_long_allow_eviction_but_not_a_second_at_most_one_pod():
     answer = allowed([heartbeats(Strength.CONCLUSIVE)])
 
-    assert Response.EVICT_FROM_NODE in answer
-    assert Response.REPLACE_AT_MOST_ONE not in answer
+    assert EvidenceResponse.EVICT_FROM_NODE in answer
+    assert EvidenceResponse.REPLACE_AT_MOST_ONE not in answer
 
 
 def test_only_a_fenced_lease_allows_the_successor_of_an_at_most_one_pod_or_leader():
-    for response in (Response.REPLACE_AT_MOST_ONE, Response.TAKE_LEADERSHIP):
+    for response in (EvidenceResponse.REPLACE_AT_MOST_ONE, EvidenceResponse.TAKE_LEADERSHIP):
         assert response not in allowed([lease(Strength.SUSTAINED)])
         assert response in allowed([lease(Strength.CONCLUSIVE)])
 
@@ -129,10 +129,10 @@ def test_a_timeout_means_read_again_and_retry_never_another_node_or_eviction(str
     answer = allowed([Evidence(Signal.API_TIMEOUTS, strength, Scope.OURSELVES)])
 
     assert answer.responses == (
-        Response.PUBLISH_CONDITION,
-        Response.READ_AGAIN,
-        Response.RETRY,
-        Response.SLOW_DOWN,
+        EvidenceResponse.PUBLISH_CONDITION,
+        EvidenceResponse.READ_AGAIN,
+        EvidenceResponse.RETRY,
+        EvidenceResponse.SLOW_DOWN,
     )
 
 
@@ -140,16 +140,20 @@ def test_a_timeout_means_read_again_and_retry_never_another_node_or_eviction(str
 def test_a_rollout_deadline_pauses_and_never_removes(strength):
     answer = allowed([Evidence(Signal.ROLLOUT_DEADLINE, strength, Scope.WORKLOAD)])
 
-    assert answer.responses == (Response.PUBLISH_CONDITION, Response.READ_AGAIN, Response.PAUSE_ROLLOUT)
+    assert answer.responses == (
+        EvidenceResponse.PUBLISH_CONDITION,
+        EvidenceResponse.READ_AGAIN,
+        EvidenceResponse.PAUSE_ROLLOUT,
+    )
 
 
 @pytest.mark.parametrize("strength", Strength)
 def test_bind_conflicts_mean_a_fresh_candidate_and_never_that_the_workload_is_invalid(strength):
     answer = allowed([Evidence(Signal.BIND_CONFLICTS, strength, Scope.POD)])
 
-    assert Response.CHOOSE_ANOTHER_NODE in answer
-    assert Response.REJECT_WORKLOAD not in answer
-    assert Response.STOP_NEW_PLACEMENT not in answer
+    assert EvidenceResponse.CHOOSE_ANOTHER_NODE in answer
+    assert EvidenceResponse.REJECT_WORKLOAD not in answer
+    assert EvidenceResponse.STOP_NEW_PLACEMENT not in answer
 
 
 def test_a_sign_cannot_be_about_something_it_knows_nothing_of():
@@ -163,8 +167,8 @@ def test_a_sign_cannot_be_about_something_it_knows_nothing_of():
 def test_the_binding_that_timed_out_while_the_heartbeat_was_late_is_looked_for_and_nothing_is_evicted():
     answer = allowed([OURSELVES_CUT[0], heartbeats(Strength.REPEATED)], [ZoneSilence("a", 10, 1)], "a")
 
-    assert Response.READ_AGAIN in answer
-    assert Response.STOP_NEW_PLACEMENT in answer
+    assert EvidenceResponse.READ_AGAIN in answer
+    assert EvidenceResponse.STOP_NEW_PLACEMENT in answer
     assert destructive(answer) == []
 
 
@@ -174,12 +178,12 @@ def test_when_we_are_cut_off_silence_destroys_nothing_however_long_it_lasts(cut)
 
     assert destructive(answer) == []
     assert [refusal.response for refusal in answer.refused] == [
-        Response.REPLACE_POD,
-        Response.EVICT_FROM_NODE,
-        Response.REPLACE_AT_MOST_ONE,
+        EvidenceResponse.REPLACE_POD,
+        EvidenceResponse.EVICT_FROM_NODE,
+        EvidenceResponse.REPLACE_AT_MOST_ONE,
     ]
     assert cut.signal in answer.refused[0].why
-    assert Response.STOP_NEW_PLACEMENT in answer
+    assert EvidenceResponse.STOP_NEW_PLACEMENT in answer
 
 
 def test_when_every_zone_is_silent_it_is_us_and_no_zone_is_evicted():
@@ -199,16 +203,16 @@ def test_when_most_of_one_zone_is_silent_eviction_is_slow():
     paces = [allowed(evidence, zones, zone).pace for zone in ("a", "b")]
 
     assert paces == [Pace.SLOW, Pace.USUAL]
-    assert Response.EVICT_FROM_NODE in allowed(evidence, zones, "a")
+    assert EvidenceResponse.EVICT_FROM_NODE in allowed(evidence, zones, "a")
 
 
 @given(evidence=st.lists(PIECES, max_size=12), zones=ZONES)
 def test_no_evidence_whatsoever_evicts_a_zone_removes_replicas_or_rejects_a_workload(evidence, zones):
     answer = allowed(evidence, zones, "a")
 
-    assert Response.EVICT_ZONE not in answer
-    assert Response.REMOVE_REPLICAS not in answer
-    assert Response.REJECT_WORKLOAD not in answer
+    assert EvidenceResponse.EVICT_ZONE not in answer
+    assert EvidenceResponse.REMOVE_REPLICAS not in answer
+    assert EvidenceResponse.REJECT_WORKLOAD not in answer
 
 
 @given(evidence=st.lists(PIECES, max_size=12), zones=ZONES, cut=st.sampled_from(OURSELVES_CUT))

@@ -4,7 +4,7 @@ import pytest
 
 from mainstay.api.causes import BindingCause
 from mainstay.client.client import Client
-from mainstay.client.connection import Response
+from mainstay.client.connection import ServerResponse
 from mainstay.client.errors import BadRequest, Conflict, Fenced, NotFound, Throttled, Unavailable
 from mainstay.scheduler import bind as binding
 from mainstay.scheduler.bind import Bind, Binder, BindRefused, Bound, NotDone, Unknown
@@ -18,7 +18,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: bytes | Exception) -> Bin
     async def request(client, method, path, **more):
         if isinstance(answer, Exception):
             raise answer
-        return Response(200, {}, answer)
+        return ServerResponse(200, {}, answer)
 
     monkeypatch.setattr(Client, "request", request)
     return Binder(object.__new__(Client))

@@ -11,14 +11,14 @@ import pytest
 
 from mainstay.api.kind_names import LEASES, NODES, PLACEMENT_POLICIES, PODS
 from mainstay.client.client import Client
-from mainstay.client.connection import Response
+from mainstay.client.connection import ServerResponse
 from mainstay.client.entry import CachedObject
 from mainstay.client.errors import Unavailable
 from mainstay.env import tasks
 from mainstay.journal.record import Ending
 from mainstay.loop.component import LEASE_NAMESPACE, SCHEDULER_LEASE
 from mainstay.scheduler.bind import Answer, Bind, Binder, Unknown
-from mainstay.scheduler.cache.feed import Feed
+from mainstay.scheduler.cache.feed import CacheFeed
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.scheduler.cycle import Cycle
 from mainstay.scheduler.messages import render_message
@@ -138,13 +138,13 @@ async def a_refused_binding(sim: Simulation, patch: pytest.MonkeyPatch) -> Runni
     async with a_scheduler(sim) as running:
         await running.add_nodes("n1", "n2", cpu="1")
         await running.add_pod("other", cpu="1", schedulerName="other")
-        look = Feed._look
+        look = CacheFeed._look
 
-        def looks_away(feed: Feed, entry: CachedObject, revision: int) -> None:
+        def looks_away(feed: CacheFeed, entry: CachedObject, revision: int) -> None:
             if entry.key.name != "other":
                 look(feed, entry, revision)
 
-        patch.setattr(Feed, "_look", looks_away)
+        patch.setattr(CacheFeed, "_look", looks_away)
         await bind(running.client, "other", "n1")
         await tasks.sleep(SECOND)
         await running.add_pod("web-1", cpu="1")
@@ -207,7 +207,7 @@ async def test_a_request_that_gets_lost_is_sent_again(sim: Simulation, monkeypat
         request = Client.request
         lost: list[str] = []
 
-        async def loses(client: Client, method: str, path: str, **more: Any) -> Response:
+        async def loses(client: Client, method: str, path: str, **more: Any) -> ServerResponse:
             if "bindings" in path and len(lost) < 3:
                 lost.append(path)
                 raise Unavailable("lost on the way", may_have_happened=True)
@@ -363,7 +363,7 @@ async def test_another_pod_of_the_same_name_is_another_pod(sim):
 async def test_a_pod_whose_end_the_cache_does_not_show_is_not_tried_again_and_again(sim, monkeypatch):
     async with a_scheduler(sim) as running:
         await running.add_nodes("n1")
-        monkeypatch.setattr(Feed, "_gone", lambda feed, uid, revision: None)
+        monkeypatch.setattr(CacheFeed, "_gone", lambda feed, uid, revision: None)
         await running.add_pod("web", schedulingGates=[{"name": "example.com/quota"}])
         await running.client.patch(PODS, "web", "default", {"spec": {"schedulingGates": []}})
         await running.client.delete(PODS, "web", "default", grace_s=0)

@@ -7,9 +7,9 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.informer import Informers
 from mainstay.env import tasks
 from mainstay.scheduler.report import (
-    Placement,
+    PlacedPod,
     PodConditionReason,
-    Report,
+    PodReport,
     Reporter,
     ReportSettings,
     condition_patch,
@@ -73,7 +73,7 @@ async def test_messages_are_written_now_and_then_and_reasons_at_once(sim):
         uid = made["metadata"]["uid"]
 
         async def message(reason: PodConditionReason, text: str) -> str:
-            reporter.report(Report(pods.cache.keys()[0], uid, reason, text))
+            reporter.report(PodReport(pods.cache.keys()[0], uid, reason, text))
             await tasks.sleep(timedelta(seconds=1))
             pod = await world.client.get(PODS, "web", "default")
             return str(pod["status"]["conditions"][0]["message"])
@@ -99,7 +99,7 @@ async def test_the_same_again_counts_one_event_up(sim):
         task = tasks.spawn(reporter.run(), name="reporter")
         for _ in range(60):
             reporter.report(
-                Report(pods.cache.keys()[0], made["metadata"]["uid"], PodConditionReason.UNSCHEDULABLE, "no room")
+                PodReport(pods.cache.keys()[0], made["metadata"]["uid"], PodConditionReason.UNSCHEDULABLE, "no room")
             )
             await tasks.sleep(timedelta(seconds=10))
 
@@ -152,9 +152,9 @@ async def test_what_is_said_of_a_pod_goes_by_what_was_said_of_it_last_however_la
             made = await world.client.create(PODS, created(a_pod(f"web-{number}")))
             await pods.cache.wait_until(int(made["metadata"]["resourceVersion"]))
             key, uid = ObjectKey("default", f"web-{number}"), made["metadata"]["uid"]
-            reporter.report(Report(key, uid, PodConditionReason.BINDING_UNANSWERED, "no answer"))
+            reporter.report(PodReport(key, uid, PodConditionReason.BINDING_UNANSWERED, "no answer"))
             await tasks.sleep(timedelta(microseconds=200 * number))
-            reporter.report(Report(key, uid, PodConditionReason.UNSCHEDULABLE, "no room"))
+            reporter.report(PodReport(key, uid, PodConditionReason.UNSCHEDULABLE, "no room"))
             await tasks.sleep(timedelta(seconds=1))
 
         for pod in (await world.client.list(PODS, "default")).items:
@@ -177,9 +177,9 @@ async def test_of_pods_that_found_a_node_a_few_are_told_at_once_and_the_others_a
         task = tasks.spawn(reporter.run(), name="reporter")
 
         for number in range(20):
-            reporter.placed(Placement(ObjectKey("default", f"web-{number}"), f"u-{number}", "n1"))
+            reporter.placed(PlacedPod(ObjectKey("default", f"web-{number}"), f"u-{number}", "n1"))
         await tasks.sleep(timedelta(seconds=2))
-        reporter.placed(Placement(ObjectKey("default", "late"), "u-late", "n2"))
+        reporter.placed(PlacedPod(ObjectKey("default", "late"), "u-late", "n2"))
         await tasks.sleep(timedelta(seconds=1))
 
         events = (await world.client.list(EVENTS, "default")).items

@@ -31,7 +31,7 @@ from mainstay.server import process
 from mainstay.store.errors import OutcomeUnknown
 from mainstay.store.interface import Put
 from mainstay.store.local import LocalStore
-from mainstay.store.log import MemoryLog, Row
+from mainstay.store.log import LogRow, MemoryLog
 
 pytestmark = pytest.mark.slow
 
@@ -450,7 +450,7 @@ async def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         options = process.ServerOptions(data_dir=tmp_path, host="127.0.0.1", port=port)
-        with pytest.raises(process.CannotStart, match="another process does"):
+        with pytest.raises(process.ServerCannotStart, match="another process does"):
             await process.ServerProcess.start(options, Env(SystemClock(), Chance(b"seed"), SystemDisk(tmp_path)))
 
     server = await process.ServerProcess.start(options, Env(SystemClock(), Chance(b"seed"), SystemDisk(tmp_path)))
@@ -463,7 +463,7 @@ class FailingLog(MemoryLog):
     def __init__(self) -> None:
         self.fails = False
 
-    async def append(self, rows: Sequence[Row]) -> None:
+    async def append(self, rows: Sequence[LogRow]) -> None:
         if self.fails:
             raise OutcomeUnknown("the log could not be written: input/output error")
 

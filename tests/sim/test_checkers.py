@@ -24,7 +24,7 @@ from mainstay.sim.cluster.history import (
     WatchEnded,
     WatchOpened,
 )
-from mainstay.store.interface import Entry, Page
+from mainstay.store.interface import Entry, RangePage
 
 MAPS = "core/configmaps/default/"
 PATH = "/api/v1/namespaces/default/configmaps"
@@ -37,9 +37,9 @@ class HeldStore:
 
     held: dict[str, int] = field(default_factory=dict)
 
-    async def range(self, prefix: str) -> Page:
+    async def range(self, prefix: str) -> RangePage:
         entries = [Entry(key, b"{}", revision, revision, 1) for key, revision in self.held.items()]
-        return Page(entries, max(self.held.values(), default=1), 0)
+        return RangePage(entries, max(self.held.values(), default=1), 0)
 
 
 @dataclass

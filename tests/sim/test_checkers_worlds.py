@@ -24,7 +24,7 @@ from mainstay.sim.checkers.recovery import Recovery
 from mainstay.sim.checkers.released import Released
 from mainstay.sim.checkers.reserved import Reserved
 from mainstay.sim.cluster.history import Event, FaultsHealed, RequestReceived, RevisionCommitted
-from mainstay.store.interface import Entry, Page
+from mainstay.store.interface import Entry, RangePage
 
 SECOND = 1_000_000_000
 PLACES = {
@@ -80,9 +80,9 @@ class Past:
 class HeldStore:
     held: dict[str, bytes]
 
-    async def range(self, prefix: str, *, at: int | None = None) -> Page:
+    async def range(self, prefix: str, *, at: int | None = None) -> RangePage:
         entries = [Entry(key, value, 1, 1, 1) for key, value in self.held.items() if key.startswith(prefix)]
-        return Page(entries, 1, 0)
+        return RangePage(entries, 1, 0)
 
     async def get(self, key: str, *, at: int | None = None) -> Entry | None:
         return Entry(key, self.held[key], 1, 1, 1) if key in self.held else None

@@ -14,7 +14,7 @@ from mainstay.env import Chance, Env, SystemClock, SystemDisk
 from mainstay.sim.cluster.history import Event, RevisionCommitted, StoreReopened, StoreRestored
 from mainstay.sim.failure.frozen_server import FrozenState, NoSuchTime, freeze_at, rows_until, serve_frozen
 from mainstay.store.interface import Entry
-from mainstay.store.log import DeletedVersion, Row
+from mainstay.store.log import DeletedVersion, LogRow
 from tests.sim.failing_run import failing_run
 
 pytestmark = pytest.mark.slow
@@ -82,6 +82,6 @@ def test_what_the_store_has_lost_is_not_there():
         RevisionCommitted(99, 7, "c", b"1", None, None),
     ]
 
-    assert rows_until(events, 3)[-1] == Row(7, (DeletedVersion("b", 7),))
-    assert rows_until(events, 5)[-1] == Row(7, (DeletedVersion("a", 7),))
-    assert rows_until(events, 9) == [Row(5, (Entry("a", b"1", 5, 5, 1),)), Row(6, (Entry("a", b"3", 5, 6, 2),))]
+    assert rows_until(events, 3)[-1] == LogRow(7, (DeletedVersion("b", 7),))
+    assert rows_until(events, 5)[-1] == LogRow(7, (DeletedVersion("a", 7),))
+    assert rows_until(events, 9) == [LogRow(5, (Entry("a", b"1", 5, 5, 1),)), LogRow(6, (Entry("a", b"3", 5, 6, 2),))]

@@ -13,7 +13,7 @@ from mainstay.cli.main import run
 from mainstay.client.client import Client
 from mainstay.scenarios import SCENARIOS
 from mainstay.sim.checkers import Violated
-from mainstay.sim.cluster.differences import Difference, find_differences, without
+from mainstay.sim.cluster.differences import StateDifference, find_differences, without
 from mainstay.sim.cluster.final_state import final_objects
 from mainstay.sim.failure.rerun import replay
 from mainstay.sim.failure.shrinker import shrink
@@ -95,11 +95,11 @@ def test_an_object_too_many_or_too_few_is_named():
 
 
 def test_what_differs_anyway_is_not_told():
-    noise = [Difference("a", "data.node", "1", "2")]
+    noise = [StateDifference("a", "data.node", "1", "2")]
 
-    found = without([Difference("a", "data.node", "1", "3"), Difference("a", "data.uid", "1", "2")], noise)
+    found = without([StateDifference("a", "data.node", "1", "3"), StateDifference("a", "data.uid", "1", "2")], noise)
 
-    assert found == [Difference("a", "data.uid", "1", "2")]
+    assert found == [StateDifference("a", "data.uid", "1", "2")]
 
 
 # Which plans there are

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mainstay.sim.loop.trace import BATCH, Difference, Event, Trace, first_difference
+from mainstay.sim.loop.trace import BATCH, Event, Trace, TraceDifference, first_difference
 from mainstay.sim.simulation import Simulation
 
 
@@ -27,10 +27,10 @@ def test_the_order_of_events_and_the_borders_of_fields_matter():
 
 
 def test_the_first_event_that_differs_is_named():
-    assert first_difference(traced("a", "b", "c"), traced("a", "x", "c")) == Difference(
+    assert first_difference(traced("a", "b", "c"), traced("a", "x", "c")) == TraceDifference(
         1, Event(0, "said b"), Event(0, "said x")
     )
-    assert first_difference(traced("a"), traced("a", "b")) == Difference(1, None, Event(0, "said b"))
+    assert first_difference(traced("a"), traced("a", "b")) == TraceDifference(1, None, Event(0, "said b"))
 
 
 def test_a_text_that_looks_like_a_number_is_told_from_the_number():

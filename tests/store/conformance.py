@@ -1,12 +1,12 @@
 """Short forms of a store's calls, for the tests of every store."""
 
 from mainstay.store.interface import (
-    Change,
     Committed,
-    Delete,
+    DeleteEntry,
+    KeyChange,
     Put,
     Store,
-    Watch,
+    StoreWatch,
 )
 
 
@@ -17,7 +17,7 @@ async def put(store: Store, key: str, value: bytes = b"value") -> int:
 
 
 async def delete(store: Store, key: str) -> int:
-    answer = await store.commit([], [Delete(key)])
+    answer = await store.commit([], [DeleteEntry(key)])
     assert isinstance(answer, Committed)
     return answer.revision
 
@@ -26,9 +26,9 @@ async def keys(store: Store, prefix: str, at: int | None = None) -> list[str]:
     return [entry.key for entry in (await store.range(prefix, at=at)).entries]
 
 
-async def read(watch: Watch, count: int) -> list[Change]:
+async def read(watch: StoreWatch, count: int) -> list[KeyChange]:
     """The next `count` changes. Checks on the way that batches are whole and in order."""
-    changes: list[Change] = []
+    changes: list[KeyChange] = []
     reached = 0
     while len(changes) < count:
         batch = await anext(watch)

@@ -12,15 +12,15 @@ from mainstay.env import tasks
 from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreUnavailable
 from mainstay.store.interface import (
     ABSENT,
-    Batch,
     Check,
     Committed,
-    Delete,
+    DeleteEntry,
     Entry,
     Put,
     Store,
+    StoreWatch,
     TransactionRefused,
-    Watch,
+    WatchBatch,
 )
 
 LAST_KEY = "last"  # Written when everything else is done, so that watchers know when to stop.
@@ -38,7 +38,7 @@ class Notes:
     ruled_out: dict[bytes, None] = field(default_factory=dict)
     """Values whose commit was said not to have happened. Each value is tried once."""
     unknown: dict[bytes, None] = field(default_factory=dict)
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[WatchBatch] = field(default_factory=list)
 
     def check(self, final: list[Entry]) -> None:
         """Raise `Violation` unless all of this fits together. The watch must have begun on an empty store."""
@@ -92,7 +92,7 @@ async def write(
         checks = [Check(key, ABSENT if entry is None else entry.revision)]
         is_delete = entry is not None and number % 4 == 3
         try:
-            answer = await store.commit(checks, [Delete(key) if is_delete else Put(key, value)])
+            answer = await store.commit(checks, [DeleteEntry(key) if is_delete else Put(key, value)])
         except OutcomeUnknown:
             notes.unknown[value] = None
         except (StoreUnavailable, StorageFull):
@@ -116,7 +116,7 @@ async def write_last(store: Store) -> None:
             await tasks.sleep(PAUSE)
 
 
-async def follow(watch: Watch, notes: Notes) -> None:
+async def follow(watch: StoreWatch, notes: Notes) -> None:
     """Note what a watch delivers, until the last key comes."""
     async for batch in watch:
         notes.batches.append(batch)

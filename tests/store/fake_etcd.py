@@ -29,20 +29,20 @@ from mainstay.store.etcd.kv import (
     Compare,
     DeleteKey,
     EtcdError,
+    EtcdEvent,
+    EtcdNotSent,
+    EtcdRejected,
     GetKey,
     KeyValue,
     NoAnswer,
     NoSpace,
-    NotSent,
     Operation,
     PutKey,
     RangeResult,
-    Rejected,
     RequestTooLarge,
     RevisionCompacted,
     RevisionInFuture,
     TxnResult,
-    WatchEvent,
     WatchResponse,
 )
 
@@ -148,7 +148,7 @@ class FakeEtcd:
 
     def range(self, key: bytes, end: bytes, revision: int, limit: int, count_only: bool) -> RangeResult:
         if not key:
-            raise Rejected("etcdserver: key is not provided")
+            raise EtcdRejected("etcdserver: key is not provided")
         if revision > self.revision:
             raise RevisionInFuture("etcdserver: mvcc: required revision is a future revision")
         if 0 < revision < self.compacted:
@@ -290,7 +290,7 @@ class FakeEtcd:
 
     def response(self, queued: _Queued) -> WatchResponse:
         """What is sent for something that was queued, as of now."""
-        events = [WatchEvent(kv.version == 0, kv, self._previous(kv)) for kv in queued.kvs]
+        events = [EtcdEvent(kv.version == 0, kv, self._previous(kv)) for kv in queued.kvs]
         return WatchResponse(queued.revision, False, queued.compact_revision != 0, queued.compact_revision, events)
 
     def _previous(self, kv: KeyValue) -> KeyValue | None:
@@ -371,7 +371,7 @@ class FakeEtcdKv:
 
     def require_connected(self) -> None:
         if self._is_closed or not self.etcd.is_up:
-            raise NotSent("no connection to the pretend etcd")
+            raise EtcdNotSent("no connection to the pretend etcd")
 
     def occurs(self, what: str, probability: float) -> bool:
         return probability > 0 and self.etcd.choices.occurs(f"{self.name}: {what}", probability)
@@ -467,13 +467,13 @@ def _require_transaction(
         deletes: dict[bytes, None] = {}
         for operation in operations:
             if not operation.key:
-                raise Rejected("etcdserver: key is not provided")
+                raise EtcdRejected("etcdserver: key is not provided")
             size += len(operation.key)
             match operation:
                 case PutKey(key=key, value=value):
                     size += len(value)
                     if key in puts:
-                        raise Rejected("etcdserver: duplicate key given in txn request")
+                        raise EtcdRejected("etcdserver: duplicate key given in txn request")
                     puts[key] = None
                 case DeleteKey(key=key):
                     deletes[key] = None
@@ -482,9 +482,9 @@ def _require_transaction(
                 case _:
                     assert_never(operation)
         if puts.keys() & deletes.keys():
-            raise Rejected("etcdserver: duplicate key given in txn request")
+            raise EtcdRejected("etcdserver: duplicate key given in txn request")
     if max(len(compares), len(success), len(failure)) > OPERATIONS_MAX:
-        raise Rejected("etcdserver: too many operations in txn request")
+        raise EtcdRejected("etcdserver: too many operations in txn request")
     if size > REQUEST_BYTES_MAX:
         raise RequestTooLarge("etcdserver: request is too large")
 

@@ -15,11 +15,11 @@ from mainstay.store.disk_log import DiskLog
 from mainstay.store.errors import Corrupt, OutcomeUnknown, StoreUnavailable
 from mainstay.store.interface import (
     FIRST_REVISION,
-    Change,
     Check,
     Committed,
-    Delete,
+    DeleteEntry,
     Entry,
+    KeyChange,
     Put,
     Store,
     TransactionRefused,
@@ -108,7 +108,7 @@ async def _write(store: Store, simulation: Simulation, told: Told, who: str) -> 
         revision = 0 if entry is None else entry.revision
         writes: tuple[Write, ...] = _pair(key, f"{who}.{number}")
         if entry is not None and simulation.choices.choose("delete", 4) == 3:
-            writes = tuple(Delete(write.key) for write in writes)
+            writes = tuple(DeleteEntry(write.key) for write in writes)
         try:
             answer = await store.commit([Check(f"left/{key}", revision)], writes)
         except (OutcomeUnknown, StoreUnavailable):
@@ -175,8 +175,8 @@ async def _compare(store: Store, told: Told) -> None:
             raise Broken(f"half a transaction: {left} and {right}")
 
 
-async def _history(store: Store, after: int, latest: int) -> list[Change]:
-    changes: list[Change] = []
+async def _history(store: Store, after: int, latest: int) -> list[KeyChange]:
+    changes: list[KeyChange] = []
     if after >= latest:
         return changes
     with store.watch("", after=after) as watch:

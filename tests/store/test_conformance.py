@@ -17,7 +17,7 @@ from mainstay.store.interface import (
     TRANSACTION_OPERATIONS_MAX,
     Check,
     Committed,
-    Delete,
+    DeleteEntry,
     Entry,
     Put,
     TransactionRefused,
@@ -64,7 +64,7 @@ async def test_a_commit_whose_checks_hold_does_all_its_writes_at_one_revision(ba
         await put(store, "b")
 
         answer = await store.commit(
-            [Check("a", a), Check("c", ABSENT)], [Put("a", b"new"), Delete("b"), Put("c", b"made")]
+            [Check("a", a), Check("c", ABSENT)], [Put("a", b"new"), DeleteEntry("b"), Put("c", b"made")]
         )
 
         assert isinstance(answer, Committed)
@@ -111,7 +111,7 @@ async def test_deleting_what_is_not_there_changes_nothing(backend):
     async with backend.open() as store:
         start = await put(store, "a")
 
-        assert await store.commit([], [Delete("b")]) == Committed(start)
+        assert await store.commit([], [DeleteEntry("b")]) == Committed(start)
         assert await store.revision() == start
 
 
@@ -264,7 +264,7 @@ async def test_the_future_cannot_be_read_or_compacted(backend):
 BAD_COMMITS: dict[str, tuple[list[Any], list[Any]]] = {
     "nothing to write": ([Check("a", 0)], []),
     "an empty key": ([], [Put("", b"")]),
-    "an empty key to delete": ([], [Delete("")]),
+    "an empty key to delete": ([], [DeleteEntry("")]),
     "an empty key to check": ([Check("", 0)], [Put("a", b"")]),
     "a key that is too long": ([], [Put("k" * (KEY_BYTES_MAX + 1), b"")]),
     "a key of too many bytes": ([], [Put("ü" * (KEY_BYTES_MAX // 2 + 1), b"")]),
@@ -284,7 +284,7 @@ BAD_COMMITS: dict[str, tuple[list[Any], list[Any]]] = {
         [Put("a", b"")],
     ),
     "too many writes": ([], [Put(f"{number}", b"") for number in range(TRANSACTION_OPERATIONS_MAX + 1)]),
-    "a key written twice": ([], [Put("a", b""), Delete("a")]),
+    "a key written twice": ([], [Put("a", b""), DeleteEntry("a")]),
     "a key checked twice": ([Check("a", 0), Check("a", 1)], [Put("a", b"")]),
 }
 

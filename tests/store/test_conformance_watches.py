@@ -6,11 +6,11 @@ import pytest
 
 from mainstay.store.errors import Compacted
 from mainstay.store.interface import (
-    Batch,
-    Change,
     Entry,
+    KeyChange,
     Put,
-    Watch,
+    StoreWatch,
+    WatchBatch,
 )
 from tests.store.conformance import delete, keys, put, read
 
@@ -31,9 +31,9 @@ async def test_a_watch_delivers_what_happens_after_its_revision(backend):
 
         b1, b2 = Entry("pods/b", b"1", made, made, 1), Entry("pods/b", b"2", made, changed, 2)
         assert changes == [
-            Change(made, "pods/b", b1, None),
-            Change(changed, "pods/b", b2, b1),
-            Change(gone, "pods/a", None, Entry("pods/a", b"before", start, start, 1)),
+            KeyChange(made, "pods/b", b1, None),
+            KeyChange(changed, "pods/b", b2, b1),
+            KeyChange(gone, "pods/a", None, Entry("pods/a", b"before", start, start, 1)),
         ]
 
 
@@ -133,8 +133,8 @@ async def test_a_range_and_a_watch_after_it_miss_nothing(backend):
         await writer
 
 
-async def read_at_least(watch: Watch, count: int) -> list[Change]:
-    changes: list[Change] = []
+async def read_at_least(watch: StoreWatch, count: int) -> list[KeyChange]:
+    changes: list[KeyChange] = []
     while len(changes) < count:
         changes += (await anext(watch)).changes
     return changes
@@ -145,7 +145,7 @@ async def test_closing_a_watch_ends_it_for_a_reader_that_waits(backend):
         watch = store.watch("", after=await store.revision())
         delivered = asyncio.Event()
 
-        async def collect() -> list[Batch]:
+        async def collect() -> list[WatchBatch]:
             batches = []
             async for batch in watch:
                 batches.append(batch)

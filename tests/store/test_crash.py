@@ -9,7 +9,7 @@ import pytest
 
 from mainstay.env import tasks
 from mainstay.store import open_sqlite
-from mainstay.store.interface import Change, Entry
+from mainstay.store.interface import Entry, KeyChange
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ async def compare(directory: Path, name: int, acknowledged: list[tuple[int, int,
     assert page.revision >= max([latest_before, *(revision for _, revision, _ in acknowledged)])
 
     compacted = max(page.revision - 20, 1)
-    changes: list[Change] = []
+    changes: list[KeyChange] = []
     await store.compact(compacted)
     with store.watch("", after=compacted) as watch:
         while compacted < page.revision and (not changes or changes[-1].revision < page.revision):

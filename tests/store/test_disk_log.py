@@ -10,12 +10,12 @@ from mainstay.sim.run.choices import Choices
 from mainstay.store import disk_log
 from mainstay.store.disk_log import DiskLog
 from mainstay.store.errors import Corrupt
-from mainstay.store.interface import Page, Put
+from mainstay.store.interface import Put, RangePage
 from mainstay.store.local import LocalStore
 from tests.twins import store as twins
 
 
-async def a_log_full_of_garbage(disk: SimDisk) -> Page:
+async def a_log_full_of_garbage(disk: SimDisk) -> RangePage:
     """A log that will be rewritten when it is opened next."""
     store = await LocalStore.open(DiskLog(disk))
     for number in range(50):

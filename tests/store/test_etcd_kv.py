@@ -20,18 +20,18 @@ from mainstay.store.etcd.kv import (
     Compare,
     DeleteKey,
     EtcdError,
+    EtcdEvent,
     EtcdKv,
+    EtcdNotSent,
+    EtcdRejected,
     GetKey,
     KeyValue,
     NoAnswer,
     NoSpace,
-    NotSent,
     PutKey,
-    Rejected,
     RequestTooLarge,
     RevisionCompacted,
     RevisionInFuture,
-    WatchEvent,
     WatchResponse,
     WatchStream,
 )
@@ -111,17 +111,17 @@ async def a_cluster_of_its_own(cluster: str) -> AsyncIterator[tuple[Crashable, S
             await kv.close()
 
 
-def an_event(revision: int, key: bytes, *, previous: KeyValue | None, value: bytes = b"value") -> WatchEvent:
+def an_event(revision: int, key: bytes, *, previous: KeyValue | None, value: bytes = b"value") -> EtcdEvent:
     created, version = (revision, 1) if previous is None else (previous.create_revision, previous.version + 1)
-    return WatchEvent(False, KeyValue(key, value, created, revision, version), previous)
+    return EtcdEvent(False, KeyValue(key, value, created, revision, version), previous)
 
 
-def a_deletion(revision: int, previous: KeyValue) -> WatchEvent:
-    return WatchEvent(True, KeyValue(previous.key, b"", 0, revision, 0), previous)
+def a_deletion(revision: int, previous: KeyValue) -> EtcdEvent:
+    return EtcdEvent(True, KeyValue(previous.key, b"", 0, revision, 0), previous)
 
 
-async def events(stream: WatchStream, count: int) -> list[WatchEvent]:
-    found: list[WatchEvent] = []
+async def events(stream: WatchStream, count: int) -> list[EtcdEvent]:
+    found: list[EtcdEvent] = []
     while len(found) < count:
         response = await stream.next()
         assert not response.canceled
@@ -236,9 +236,9 @@ async def test_a_transaction_writes_each_key_once(cluster: str) -> None:
         key = space.key("a")
         before = await space.put("a")
 
-        with pytest.raises(Rejected, match="duplicate key"):
+        with pytest.raises(EtcdRejected, match="duplicate key"):
             await space.kv.txn([], [PutKey(key, b"1"), PutKey(key, b"2")], [])
-        with pytest.raises(Rejected, match="duplicate key"):
+        with pytest.raises(EtcdRejected, match="duplicate key"):
             await space.kv.txn([], [PutKey(key, b"1"), DeleteKey(key)], [])
         assert await space.revision() == before
 
@@ -252,9 +252,9 @@ async def test_a_transaction_may_delete_a_key_twice(cluster: str) -> None:
 
 async def test_a_key_is_not_empty(cluster: str) -> None:
     async with a_space(cluster) as space:
-        with pytest.raises(Rejected, match="key is not provided"):
+        with pytest.raises(EtcdRejected, match="key is not provided"):
             await space.kv.txn([], [PutKey(b"", b"")], [])
-        with pytest.raises(Rejected, match="key is not provided"):
+        with pytest.raises(EtcdRejected, match="key is not provided"):
             await space.kv.range(b"")
 
 
@@ -263,7 +263,7 @@ async def test_a_transaction_has_at_most_128_operations_of_a_kind(cluster: str) 
         puts = [PutKey(space.key(str(number)), b"") for number in range(129)]
 
         assert (await space.kv.txn([Compare(put.key, 0) for put in puts[1:]], puts[1:], [])).succeeded
-        with pytest.raises(Rejected, match="too many operations"):
+        with pytest.raises(EtcdRejected, match="too many operations"):
             await space.kv.txn([], puts, [])
 
 
@@ -465,7 +465,7 @@ async def test_what_was_there_before_is_silently_left_out_when_it_is_compacted(c
         async with space.watch(second) as stream:
             found = await events(stream, 1)
 
-        assert found == [WatchEvent(False, KeyValue(space.key("a"), b"value", first, second, 2), None)]
+        assert found == [EtcdEvent(False, KeyValue(space.key("a"), b"value", first, second, 2), None)]
 
 
 async def test_a_watch_goes_on_while_what_it_has_already_told_is_compacted(cluster: str) -> None:
@@ -534,11 +534,11 @@ async def test_a_cluster_that_is_down_breaks_watches_and_is_sent_nothing_and_its
             with pytest.raises(NoAnswer):
                 await stream.next()
 
-        with pytest.raises(NotSent):
+        with pytest.raises(EtcdNotSent):
             await _repeat_on(NoAnswer, lambda: space.put("b"))  # At first the broken connection may go unnoticed.
 
         etcd.start()
-        assert await _repeat_on(NotSent, lambda: space.get("a")) == KeyValue(
+        assert await _repeat_on(EtcdNotSent, lambda: space.get("a")) == KeyValue(
             space.key("a"), b"value", revision, revision, 1
         )
         assert await space.get("b") is None
@@ -555,10 +555,10 @@ async def _repeat_on(error: type[EtcdError], call: Callable[[], Awaitable[T]]) -
 async def test_a_closed_client_sends_nothing(cluster: str) -> None:
     async with a_space(cluster) as space:
         await space.kv.close()
-        with pytest.raises(NotSent):
+        with pytest.raises(EtcdNotSent):
             await space.put("a")
         async with space.watch(1) as stream:
-            with pytest.raises(NotSent):
+            with pytest.raises(EtcdNotSent):
                 await stream.next()
 
 

@@ -24,11 +24,11 @@ from mainstay.store.etcd import EtcdStore, open_etcd
 from mainstay.store.etcd.kv import PutKey
 from mainstay.store.interface import (
     ABSENT,
-    Change,
     Check,
     Committed,
-    Delete,
+    DeleteEntry,
     Entry,
+    KeyChange,
     Put,
     TransactionRefused,
     Write,
@@ -70,7 +70,7 @@ async def test_a_check_is_against_what_any_process_has_written(cluster: str) -> 
         first = await put(one, "a")
         second = await put(other, "a", b"new")
 
-        answer = await one.commit([Check("a", first), Check("b", ABSENT)], [Delete("a")])
+        answer = await one.commit([Check("a", first), Check("b", ABSENT)], [DeleteEntry("a")])
 
         assert answer == TransactionRefused({"a": Entry("a", b"new", first, second, 2)})
 
@@ -158,7 +158,7 @@ async def test_a_commit_may_land_after_its_caller_has_given_up(sim: Simulation) 
     etcd.faults.delay_request = 0.0
     assert await store.get("a") is None
     batch = await anext(store.watch("", after=1))
-    assert batch.changes == [Change(2, "a", Entry("a", b"late", 2, 2, 1), None)]
+    assert batch.changes == [KeyChange(2, "a", Entry("a", b"late", 2, 2, 1), None)]
     assert sim.loop.time() > 15
 
 
@@ -349,7 +349,7 @@ async def test_a_long_range_is_one_snapshot_although_it_is_read_in_parts() -> No
     ranging = tasks.spawn(reader.range(""), name="range")
     while not ranging.done():
         await put(writer, "0000", b"new")
-        await writer.commit([], [Delete("2999")])
+        await writer.commit([], [DeleteEntry("2999")])
         await put(writer, "2998", b"new")
     page = await ranging
 

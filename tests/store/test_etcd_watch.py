@@ -16,9 +16,9 @@ from mainstay.sim.run.choices import Choices
 from mainstay.sim.simulation import Simulation
 from mainstay.store.errors import Compacted, FutureRevision, StoreUnavailable
 from mainstay.store.etcd import EtcdStore, open_etcd
-from mainstay.store.etcd.kv import WatchEvent
+from mainstay.store.etcd.kv import EtcdEvent
 from mainstay.store.etcd.watch import EtcdWatch
-from mainstay.store.interface import Batch, Change, Committed, Delete, Entry, Put
+from mainstay.store.interface import Committed, DeleteEntry, Entry, KeyChange, Put, WatchBatch
 from tests.requirements import needs
 from tests.store.etcd_history import LAST_KEY, Notes, Violation, follow
 from tests.store.etcd_process import shared_etcd, unique_prefix
@@ -57,7 +57,7 @@ async def put(store: EtcdStore, key: str, value: bytes = b"value") -> int:
 
 
 async def delete(store: EtcdStore, key: str) -> int:
-    answer = await store.commit([], [Delete(key)])
+    answer = await store.commit([], [DeleteEntry(key)])
     assert isinstance(answer, Committed)
     return answer.revision
 
@@ -129,7 +129,7 @@ async def test_a_watch_through_a_member_that_is_behind_waits_for_it() -> None:
     etcd.catch_up()
 
     [batch] = await waiting
-    assert batch == Batch(later, [Change(later, "b", Entry("b", b"value", later, later, 1), None)])
+    assert batch == WatchBatch(later, [KeyChange(later, "b", Entry("b", b"value", later, later, 1), None)])
 
 
 async def test_twin_believing_a_member_that_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,19 +189,19 @@ class Truth:
     def __init__(self, store: EtcdStore) -> None:
         self._store = store
         self._entries: dict[str, Entry] = {}
-        self.changes: list[Change] = []
+        self.changes: list[KeyChange] = []
 
     async def put(self, key: str, value: bytes = b"value") -> int:
         revision = await put(self._store, key, value)
         old = self._entries.get(key)
         created, version = (revision, 1) if old is None else (old.created, old.version + 1)
         self._entries[key] = Entry(key, value, created, revision, version)
-        self.changes.append(Change(revision, key, self._entries[key], old))
+        self.changes.append(KeyChange(revision, key, self._entries[key], old))
         return revision
 
     async def delete(self, key: str) -> int:
         revision = await delete(self._store, key)
-        self.changes.append(Change(revision, key, None, self._entries.pop(key)))
+        self.changes.append(KeyChange(revision, key, None, self._entries.pop(key)))
         return revision
 
     async def check(self, reader: "Reader") -> None:
@@ -261,9 +261,9 @@ async def test_a_change_whose_previous_entry_was_compacted_ends_the_watch() -> N
 
 
 async def test_twin_a_missing_previous_entry_is_passed_on_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def trusting(self: EtcdWatch, event: WatchEvent) -> Change:
+    async def trusting(self: EtcdWatch, event: EtcdEvent) -> KeyChange:
         entry = self._keyspace.entry(event.kv)
-        return Change(entry.revision, entry.key, None if event.is_delete else entry, None)
+        return KeyChange(entry.revision, entry.key, None if event.is_delete else entry, None)
 
     monkeypatch.setattr(EtcdWatch, "_change", trusting)
     with pytest.raises(Violation):
@@ -372,7 +372,7 @@ async def _cache(store: EtcdStore, choices: Choices) -> tuple[dict[str, Entry], 
             pass
 
 
-def _apply(batch: Batch, entries: dict[str, Entry]) -> None:
+def _apply(batch: WatchBatch, entries: dict[str, Entry]) -> None:
     for change in batch.changes:
         if change.previous != entries.pop(change.key, None):
             raise Violation(f"something is missing before {change}")
@@ -383,7 +383,9 @@ def _apply(batch: Batch, entries: dict[str, Entry]) -> None:
 async def _write_here_and_there(store: EtcdStore, choices: Choices, writer: str, kinds: int) -> None:
     for number in range(400):
         new, old = f"{writer}/{number}", f"{writer}/{number - 1 - choices.choose('age of a key', 5)}"
-        await store.commit([], [(Put(new, b"new"), Delete(old), Put(old, b"changed"))[choices.choose("write", kinds)]])
+        await store.commit(
+            [], [(Put(new, b"new"), DeleteEntry(old), Put(old, b"changed"))[choices.choose("write", kinds)]]
+        )
         await tasks.sleep(timedelta(milliseconds=choices.choose("pause between writes", 8)))
 
 

@@ -12,10 +12,10 @@ from mainstay.store import open_memory
 from mainstay.store.disk_log import DiskLog
 from mainstay.store.errors import OutcomeUnknown, StoreUnavailable
 from mainstay.store.etcd import EtcdStore
-from mainstay.store.index import Index, Transaction
-from mainstay.store.interface import Change, Committed, Delete, Entry, Put, TransactionRefused
+from mainstay.store.index import StoreIndex, Transaction
+from mainstay.store.interface import Committed, DeleteEntry, Entry, KeyChange, Put, TransactionRefused
 from mainstay.store.local import LocalStore, _Staged
-from mainstay.store.log import DeletedVersion, Log, MemoryLog, Row
+from mainstay.store.log import DeletedVersion, Log, LogRow, MemoryLog
 from mainstay.store.sqlite_log import SqliteLog
 from tests.store.fake_etcd import FakeEtcd
 
@@ -24,18 +24,18 @@ from tests.store.fake_etcd import FakeEtcd
 
 def a_put(key: str, revision: int, previous: Entry | None = None) -> Transaction:
     entry = Entry(key, b"secret", revision, revision, 1)
-    return Transaction(revision, (Change(revision, key, entry, previous),))
+    return Transaction(revision, (KeyChange(revision, key, entry, previous),))
 
 
-def an_index(monkeypatch: pytest.MonkeyPatch) -> Index:
+def an_index(monkeypatch: pytest.MonkeyPatch) -> StoreIndex:
     """Of three keys: one was overwritten, and one is gone. Every transaction is checked."""
     monkeypatch.setattr("mainstay.store.index._CHECKED_ONE_IN", 1)
-    index = Index()
+    index = StoreIndex()
     index.apply(a_put("a", 2))
     index.apply(a_put("a", 3, index.live["a"]))
     index.apply(a_put("b", 4))
     index.apply(a_put("c", 5))
-    index.apply(Transaction(6, (Change(6, "c", None, index.live["c"]),)))
+    index.apply(Transaction(6, (KeyChange(6, "c", None, index.live["c"]),)))
     return index
 
 
@@ -57,25 +57,25 @@ def test_a_change_that_replaces_something_else_is_noticed_and_tells_no_values(mo
     assert "secret" not in str(raised.value)
 
 
-def forget_a_live_key(index: Index) -> None:
+def forget_a_live_key(index: StoreIndex) -> None:
     index._live_keys.remove("a")
 
 
-def list_a_live_key_as_dead(index: Index) -> None:
+def list_a_live_key_as_dead(index: StoreIndex) -> None:
     index._dead_keys.add("a")
 
 
-def list_another_key(index: Index) -> None:
+def list_another_key(index: StoreIndex) -> None:
     index._live_keys.add("x")
 
 
-def mix_up_the_versions(index: Index) -> None:
+def mix_up_the_versions(index: StoreIndex) -> None:
     index._past["a"].append(DeletedVersion("a", 9))
 
 
 @pytest.mark.parametrize("damage", [forget_a_live_key, list_a_live_key_as_dead, list_another_key, mix_up_the_versions])
 def test_an_index_that_does_not_match_its_entries_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, damage: Callable[[Index], None]
+    monkeypatch: pytest.MonkeyPatch, damage: Callable[[StoreIndex], None]
 ):
     index = an_index(monkeypatch)
     damage(index)
@@ -129,8 +129,8 @@ def a_log(kind: str, directory: Path) -> Log:
     return SqliteLog(disk) if kind == "sqlite" else DiskLog(disk)
 
 
-def rows(*revisions: int) -> list[Row]:
-    return [Row(revision, (Entry("a", b"", 2, revision, 1),)) for revision in revisions]
+def rows(*revisions: int) -> list[LogRow]:
+    return [LogRow(revision, (Entry("a", b"", 2, revision, 1),)) for revision in revisions]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "disk"])
@@ -171,7 +171,7 @@ class SlowLog(MemoryLog):
     def __init__(self) -> None:
         self.goes_on = asyncio.Event()
 
-    async def append(self, rows: Sequence[Row]) -> None:
+    async def append(self, rows: Sequence[LogRow]) -> None:
         await self.goes_on.wait()
 
 
@@ -271,7 +271,7 @@ async def test_the_deletion_of_many_keys_and_their_return_pass_every_check(monke
     keys = [f"k{number}" for number in range(40)]
     for _ in range(3):
         await store.commit([], [Put(key, b"") for key in keys])
-        await store.commit([], [Delete(key) for key in keys])
+        await store.commit([], [DeleteEntry(key) for key in keys])
         await store.compact(await store.revision() - 1)
 
     assert (await store.range("")).entries == []

@@ -10,9 +10,18 @@ from mainstay.sim.disk import SimDisk
 from mainstay.sim.run.choices import Choices
 from mainstay.store.disk_log import DiskLog
 from mainstay.store.errors import InvalidStoreRequest, OutcomeUnknown, StorageFull, StoreUnavailable
-from mainstay.store.interface import ABSENT, Batch, Check, Committed, Delete, Put, TransactionRefused, Watch
+from mainstay.store.interface import (
+    ABSENT,
+    Check,
+    Committed,
+    DeleteEntry,
+    Put,
+    StoreWatch,
+    TransactionRefused,
+    WatchBatch,
+)
 from mainstay.store.local import COMPACTION_STEP_CHANGES, LocalStore
-from mainstay.store.log import MemoryLog, Recovered, Row
+from mainstay.store.log import LogRow, MemoryLog, Recovered
 
 
 class SlowLog(MemoryLog):
@@ -20,16 +29,16 @@ class SlowLog(MemoryLog):
 
     def __init__(self) -> None:
         self.groups: list[list[int]] = []
-        self.compactions: list[list[Row]] = []
+        self.compactions: list[list[LogRow]] = []
         self.fail_with: Exception | None = None
 
-    async def append(self, rows: Sequence[Row]) -> None:
+    async def append(self, rows: Sequence[LogRow]) -> None:
         await asyncio.sleep(1)
         if self.fail_with is not None:
             raise self.fail_with
         self.groups.append([row.revision for row in rows])
 
-    async def compact(self, compacted: int, rows: Sequence[Row]) -> None:
+    async def compact(self, compacted: int, rows: Sequence[LogRow]) -> None:
         await asyncio.sleep(1)
         if self.fail_with is not None:
             raise self.fail_with
@@ -101,10 +110,10 @@ async def test_a_refusal_waits_until_what_it_tells_of_is_durable(sim):
 async def test_a_delete_that_finds_nothing_waits_for_the_delete_that_took_it(sim):
     store = await LocalStore.open(SlowLog())
     await store.commit([], [Put("a", b"")])
-    first = asyncio.ensure_future(store.commit([], [Delete("a")]))
+    first = asyncio.ensure_future(store.commit([], [DeleteEntry("a")]))
     await asyncio.sleep(0.5)
 
-    assert await store.commit([], [Delete("a")]) == Committed(3)
+    assert await store.commit([], [DeleteEntry("a")]) == Committed(3)
     assert first.done()
 
 
@@ -197,7 +206,7 @@ async def test_a_step_of_compaction_that_found_no_room_is_made_up_for_in_order()
     store = await LocalStore.open(log)
     for key in ("a", "a", "b"):
         await store.commit([], [Put(key, b"")])
-    await store.commit([], [Delete("a")])
+    await store.commit([], [DeleteEntry("a")])
     log.fail_with = StorageFull("no room")
     with pytest.raises(StorageFull):
         await store.compact(3)
@@ -247,7 +256,7 @@ async def test_a_watch_may_be_read_by_one_reader_at_a_time():
         await tasks.stop(waiting)
 
 
-async def _next(watch: Watch) -> Batch:
+async def _next(watch: StoreWatch) -> WatchBatch:
     return await anext(watch)
 
 

@@ -29,16 +29,16 @@ from mainstay.sim.simulation import Simulation
 from mainstay.store.errors import Compacted
 from mainstay.store.interface import (
     ABSENT,
-    Change,
     Check,
     Committed,
-    Delete,
+    DeleteEntry,
     Entry,
     Hold,
+    KeyChange,
     Put,
     Store,
+    StoreWatch,
     TransactionRefused,
-    Watch,
     Write,
 )
 from tests.requirements import needs
@@ -57,7 +57,7 @@ FRACTIONS = st.integers(0, 100)  # Of the history: where a revision is taken fro
 writes_of_a_commit = st.lists(
     st.one_of(
         st.builds(Put, st.sampled_from(KEYS), st.binary(max_size=3)),
-        st.builds(Delete, st.sampled_from(KEYS)),
+        st.builds(DeleteEntry, st.sampled_from(KEYS)),
     ),
     min_size=1,
     max_size=4,
@@ -88,7 +88,7 @@ class Model:
         revision = self.latest + 1
         for write in writes:
             previous = state.get(write.key)
-            if isinstance(write, Delete):
+            if isinstance(write, DeleteEntry):
                 state.pop(write.key, None)
             elif previous is None:
                 state[write.key] = Entry(write.key, write.value, revision, revision, 1)
@@ -111,12 +111,12 @@ class Model:
             if (ABSENT if check.key not in state else state[check.key].revision) != check.revision
         }
 
-    def changes(self, prefix: str, after: int) -> list[Change]:
+    def changes(self, prefix: str, after: int) -> list[KeyChange]:
         found = []
         for revision in range(after + 1, self.latest + 1):
             before, now = self.states[revision - 1], self.states[revision]
             found += [
-                Change(revision, key, now.get(key), before.get(key))
+                KeyChange(revision, key, now.get(key), before.get(key))
                 for key in KEYS
                 if key.startswith(prefix) and before.get(key) != now.get(key)
             ]
@@ -139,7 +139,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.directory = Path(tempfile.mkdtemp(prefix="mainstay-model-"))
         self.backend = Backend.make(self.backend_name, self.directory)
         self.simulation = Simulation()
-        self.watches: list[tuple[Watch, str, int]] = []
+        self.watches: list[tuple[StoreWatch, str, int]] = []
         self.holds: list[Hold] = []
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -312,11 +312,11 @@ def _puts(writes: list[Write]) -> bool:
     return any(isinstance(write, Put) for write in writes)
 
 
-async def _next(watch: Watch) -> object:
+async def _next(watch: StoreWatch) -> object:
     return await anext(watch)
 
 
-async def _read(watch: Watch, count: int | None) -> tuple[list[Change], int]:
+async def _read(watch: StoreWatch, count: int | None) -> tuple[list[KeyChange], int]:
     """So many changes, or the next batch if it is not known how many there must be; and how far that reaches."""
     batch = await anext(watch)
     changes = list(batch.changes)

@@ -5,14 +5,14 @@ from random import Random
 import pytest
 
 from mainstay.store import index as indexing
-from mainstay.store.index import Index, Transaction
-from mainstay.store.interface import Change, Entry, Page
+from mainstay.store.index import StoreIndex, Transaction
+from mainstay.store.interface import Entry, KeyChange, RangePage
 
 KEYS = [f"{kind}/{number:02}" for kind in "abc" for number in range(12)]
 
 
-def an_index(chance: Random, steps: int) -> Index:
-    index = Index()
+def an_index(chance: Random, steps: int) -> StoreIndex:
+    index = StoreIndex()
     for _ in range(steps):
         revision = index.revision + 1
         changes = []
@@ -20,13 +20,13 @@ def an_index(chance: Random, steps: int) -> Index:
             previous = index.live.get(key)
             is_deleted = previous is not None and chance.random() < 0.4
             entry = None if is_deleted else Entry(key, b"%d" % revision, revision, revision, 1)
-            changes.append(Change(revision, key, entry, previous))
+            changes.append(KeyChange(revision, key, entry, previous))
         index.apply(Transaction(revision, tuple(changes)))
     return index
 
 
-def paged(index: Index, prefix: str, at: int, limit: int) -> list[Page]:
-    pages: list[Page] = []
+def paged(index: StoreIndex, prefix: str, at: int, limit: int) -> list[RangePage]:
+    pages: list[RangePage] = []
     while not pages or pages[-1].remaining:
         pages.append(index.range(prefix, at, limit, pages[-1].entries[-1].key if pages else None))
     return pages
@@ -50,20 +50,20 @@ def test_pages_of_an_older_state_are_the_same_however_they_are_made(seed: int, m
 
 
 def test_a_page_of_many_does_not_look_at_all_of_them(monkeypatch: pytest.MonkeyPatch):
-    index = Index()
+    index = StoreIndex()
     for number in range(2_000):
         revision = index.revision + 1
         key = f"a/{number:05}"
-        index.apply(Transaction(revision, (Change(revision, key, Entry(key, b"", revision, revision, 1), None),)))
+        index.apply(Transaction(revision, (KeyChange(revision, key, Entry(key, b"", revision, revision, 1), None),)))
     at = index.revision - 5
     looked: list[str] = []
-    version = Index._version
+    version = StoreIndex._version
 
-    def counted(self: Index, key: str, at: int) -> Entry | None:
+    def counted(self: StoreIndex, key: str, at: int) -> Entry | None:
         looked.append(key)
         return version(self, key, at)
 
-    monkeypatch.setattr(Index, "_version", counted)
+    monkeypatch.setattr(StoreIndex, "_version", counted)
 
     page = index.range("", at, 10, "a/00100")
 

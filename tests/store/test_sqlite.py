@@ -13,9 +13,9 @@ import pytest
 from mainstay.env import SystemDisk, tasks
 from mainstay.store import open_sqlite
 from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreInUse, StoreUnavailable
-from mainstay.store.interface import Committed, Delete, Entry, Put, Store
+from mainstay.store.interface import Committed, DeleteEntry, Entry, Put, Store
 from mainstay.store.local import LocalStore
-from mainstay.store.log import DeletedVersion, Row, checksum, decode_row, encode_row
+from mainstay.store.log import DeletedVersion, LogRow, checksum, decode_row, encode_row
 from mainstay.store.sqlite_log import DATABASE, SqliteLog
 
 
@@ -51,7 +51,7 @@ async def test_the_revision_does_not_go_back_when_everything_was_deleted_and_com
     store = await open_sqlite(tmp_path)
     await fill(store, 3)
     page = await store.range("")
-    answer = await store.commit([], [Delete(entry.key) for entry in page.entries])
+    answer = await store.commit([], [DeleteEntry(entry.key) for entry in page.entries])
     assert answer == Committed(5)
     await store.compact(5)
     await store.close()
@@ -313,13 +313,13 @@ async def test_a_compaction_that_was_cut_short_is_finished_on_opening(tmp_path):
     """A deletion whose key is already gone from the log is left over, and goes too."""
     store = await open_sqlite(tmp_path)
     await store.commit([], [Put("a", b""), Put("b", b"")])
-    await store.commit([], [Delete("a"), Put("b", b"2")])
+    await store.commit([], [DeleteEntry("a"), Put("b", b"2")])
     await store.commit([], [Put("c", b"")])
     await store.compact(3)
     before = await store.range("")
     await store.close()
     with sqlite3.connect(tmp_path / DATABASE) as database:
-        writes = encode_row(Row(3, (DeletedVersion("a", 3), Entry("b", b"2", 2, 3, 2))))
+        writes = encode_row(LogRow(3, (DeletedVersion("a", 3), Entry("b", b"2", 2, 3, 2))))
         values = (checksum(3, writes), writes)
         database.execute("UPDATE rows SET checksum = ?, writes = ? WHERE revision = 3", values)
     database.close()
@@ -331,4 +331,4 @@ async def test_a_compaction_that_was_cut_short_is_finished_on_opening(tmp_path):
     database = sqlite3.connect(tmp_path / DATABASE)
     (writes,) = database.execute("SELECT writes FROM rows WHERE revision = 3").fetchone()
     database.close()
-    assert decode_row(3, writes) == Row(3, (Entry("b", b"2", 2, 3, 2),))
+    assert decode_row(3, writes) == LogRow(3, (Entry("b", b"2", 2, 3, 2),))

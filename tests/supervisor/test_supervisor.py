@@ -16,7 +16,7 @@ from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
 from mainstay.supervisor import records
 from mainstay.supervisor.decide import PAUSE_MAX, ProcessSpec
-from mainstay.supervisor.supervisor import Failure, Supervised, Supervisor
+from mainstay.supervisor.supervisor import ComponentFailure, Supervised, Supervisor
 from tests.supervisor.processes import FakeMachine
 from tests.twins import supervising as twins
 
@@ -36,7 +36,7 @@ class Machine:
         self.clock = sim.clock
         self.disk = SimDisk(sim.choices, "run")
         self.processes = FakeMachine(sim.clock, sim.loop)
-        self.failures: list[Failure] = []
+        self.failures: list[ComponentFailure] = []
         self._supervisor: Supervisor | None = None
         self._running: asyncio.Task[None] | None = None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.node.node import Node
+from mainstay.agent.node.node import NodeAgent
 from mainstay.agent.node.pods import Pods
 from mainstay.agent.pod.facts import PodFacts
 from mainstay.agent.pod.plan import End
@@ -107,21 +107,21 @@ def confirms_ended_pods_too_soon(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_from_the_acknowledgement(patch: pytest.MonkeyPatch) -> None:
-    honest = Node._renewed
+    honest = NodeAgent._renewed
 
-    async def renewed(self: Node, sent_ns: int) -> None:
+    async def renewed(self: NodeAgent, sent_ns: int) -> None:
         await honest(self, self._clock.monotonic_ns())
 
-    patch.setattr(Node, "_renewed", renewed)
+    patch.setattr(NodeAgent, "_renewed", renewed)
 
 
 def holds_for_longer_than_it_may(patch: pytest.MonkeyPatch) -> None:
-    honest = Node._renewed
+    honest = NodeAgent._renewed
 
-    async def renewed(self: Node, sent_ns: int) -> None:
+    async def renewed(self: NodeAgent, sent_ns: int) -> None:
         await honest(self, sent_ns + timedelta(minutes=1) // timedelta(microseconds=1) * 1000)
 
-    patch.setattr(Node, "_renewed", renewed)
+    patch.setattr(NodeAgent, "_renewed", renewed)
 
 
 def starts_again_what_it_had(patch: pytest.MonkeyPatch) -> None:
@@ -131,9 +131,9 @@ def starts_again_what_it_had(patch: pytest.MonkeyPatch) -> None:
 
 def takes_its_lease_back(patch: pytest.MonkeyPatch) -> None:
     """Regardless of who has it now."""
-    honest = Node._renew
+    honest = NodeAgent._renew
 
-    async def renew(self: Node, lease: Object | None) -> Object | None:
+    async def renew(self: NodeAgent, lease: Object | None) -> Object | None:
         if lease is None:
             lease = await self._client.get(LEASES, self.name, "kube-node-lease")
         now = times.format_micro_time(self._clock.wall())
@@ -141,7 +141,7 @@ def takes_its_lease_back(patch: pytest.MonkeyPatch) -> None:
             LEASES, {**lease, "spec": {**lease["spec"], **self._lease_spec(), "renewTime": now}}
         )
 
-    async def first(self: Node, lease: Object | None) -> Object | None:
+    async def first(self: NodeAgent, lease: Object | None) -> Object | None:
         return await (honest if self.epoch == 0 else renew)(self, lease)
 
-    patch.setattr(Node, "_renew", first)
+    patch.setattr(NodeAgent, "_renew", first)

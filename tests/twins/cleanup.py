@@ -9,10 +9,10 @@ from mainstay.client.served_kinds import Served, served_kinds
 from mainstay.controllers.garbage.decide import GarbageInput, RemoveObject, Standing
 from mainstay.controllers.garbage.follow import Following
 from mainstay.controllers.garbage.loop import OwnerCleanup
-from mainstay.controllers.garbage.vertices import Node, Reference
+from mainstay.controllers.garbage.vertices import Reference, Vertex
 from mainstay.controllers.namespace import content
 from mainstay.controllers.namespace import loop as namespaces
-from mainstay.controllers.namespace.content import Found, NamespacePlan
+from mainstay.controllers.namespace.content import NamespaceContent, NamespacePlan
 from mainstay.controllers.namespace.loop import NamespaceDeletion
 from mainstay.loop.queue.items import DONE
 
@@ -69,7 +69,7 @@ def knows_owners_by_name(patch: pytest.MonkeyPatch) -> None:
 
 def knows_owners_by_uid_alone(patch: pytest.MonkeyPatch) -> None:
     """A reference in another namespace then holds, too."""
-    patch.setattr(Node, "is_meant_by", lambda self, reference, namespace: reference.uid == self.uid)
+    patch.setattr(Vertex, "is_meant_by", lambda self, reference, namespace: reference.uid == self.uid)
 
 
 def takes_one_wrong_reference_for_all(patch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def deletes_whatever_it_has_become(patch: pytest.MonkeyPatch) -> None:
     honest = OwnerCleanup._remove
 
     async def remove(
-        self: OwnerCleanup, node: Node, obj: dict[str, Any], plan: RemoveObject, known: GarbageInput
+        self: OwnerCleanup, node: Vertex, obj: dict[str, Any], plan: RemoveObject, known: GarbageInput
     ) -> None:
         await honest(self, node, {"metadata": {**obj["metadata"], "resourceVersion": ""}}, plan, known)
 
@@ -114,7 +114,7 @@ def knows_no_custom_kinds(patch: pytest.MonkeyPatch) -> None:
 def is_done_when_all_was_told_to_go(patch: pytest.MonkeyPatch) -> None:
     honest = content.decide
 
-    def decide(found: Found) -> NamespacePlan:
+    def decide(found: NamespaceContent) -> NamespacePlan:
         plan = honest(found)
         is_over = all(each.is_leaving for each in found.left) and not found.unlisted and not found.undiscovered
         return NamespacePlan(is_over=True) if is_over else plan

@@ -4,17 +4,19 @@ import pytest
 
 from mainstay.client import breaker, dispatch, retry_policy
 from mainstay.client.breaker import HEALTHY, BreakerRules, State
-from mainstay.client.connection import Connection
+from mainstay.client.connection import ClientConnection
 from mainstay.client.dispatch import Sender
 from mainstay.client.errors import Unavailable
-from mainstay.client.pool import Pool
-from mainstay.client.retry_policy import Failure
+from mainstay.client.pool import ConnectionPool
+from mainstay.client.retry_policy import RequestFailure
 
 
 def repeats_whatever_got_no_answer(patch: pytest.MonkeyPatch) -> None:
     """What many HTTP libraries do with a connection that was closed before anything came."""
     honest = retry_policy._may_repeat
-    patch.setattr(retry_policy, "_may_repeat", lambda attempt: attempt.failure is Failure.NO_ANSWER or honest(attempt))
+    patch.setattr(
+        retry_policy, "_may_repeat", lambda attempt: attempt.failure is RequestFailure.NO_ANSWER or honest(attempt)
+    )
 
 
 def takes_every_server_for_one_that_knows_operations(patch: pytest.MonkeyPatch) -> None:
@@ -36,16 +38,16 @@ def forgets_that_an_earlier_attempt_may_have_happened(patch: pytest.MonkeyPatch)
 
 
 def keeps_the_connection_of_a_cancelled_request(patch: pytest.MonkeyPatch) -> None:
-    def discard(self: Pool, connection: Connection) -> None:
+    def discard(self: ConnectionPool, connection: ClientConnection) -> None:
         connection._waiter = None
         connection._sink = None
         self.give_back(connection)
 
-    patch.setattr(Pool, "discard", discard)
+    patch.setattr(ConnectionPool, "discard", discard)
     # It is also lenient about what comes while nothing was asked.
-    honest = Connection.data_received
+    honest = ClientConnection.data_received
     patch.setattr(
-        Connection, "data_received", lambda self, data: honest(self, data) if self._waiter is not None else None
+        ClientConnection, "data_received", lambda self, data: honest(self, data) if self._waiter is not None else None
     )
 
 

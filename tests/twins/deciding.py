@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mainstay.scheduler.cache.change_log import ChangeLog
-from mainstay.scheduler.cache.charge import Charge
+from mainstay.scheduler.cache.charge import CachedCharge
 from mainstay.scheduler.cache.class_vectors import ClassVectors
 from mainstay.scheduler.cache.domains import Domains
 from mainstay.scheduler.cache.match_counts import MatchCount
@@ -52,7 +52,7 @@ def does_not_move_domains_with_their_nodes(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_pods_that_are_about_to_end(patch: pytest.MonkeyPatch) -> None:
-    def matches(self: MatchCount, charge: Charge) -> bool:
+    def matches(self: MatchCount, charge: CachedCharge) -> bool:
         return charge.namespace == self.namespace and self.selector.matches(charge.labels)
 
     patch.setattr(MatchCount, "matches", matches)

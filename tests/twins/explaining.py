@@ -30,9 +30,9 @@ def takes_the_reason_for_the_cause(patch: pytest.MonkeyPatch) -> None:
 
 def compares_with_what_a_component_says_of_itself(patch: pytest.MonkeyPatch) -> None:
     """A ComponentState is up to ten seconds old, and about another moment than the decision."""
-    honest = debug.PendingPods._latest
+    honest = debug.PendingPodViews._latest
 
-    async def latest(self: debug.PendingPods, kind: str, seen: int) -> int:
+    async def latest(self: debug.PendingPodViews, kind: str, seen: int) -> int:
         return min(await honest(self, kind, seen), max(self._says("scheduler-1", kind), seen))
 
-    patch.setattr(debug.PendingPods, "_latest", latest)
+    patch.setattr(debug.PendingPodViews, "_latest", latest)

@@ -21,7 +21,7 @@ from mainstay.controllers.replicaset import controller as replicaset
 from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Patch
 from mainstay.loop.record import Acted
-from mainstay.scheduler.report import PodConditionReason, Report, Reporter
+from mainstay.scheduler.report import PodConditionReason, PodReport, Reporter
 from mainstay.server.storage.epochs import StoreEpochs
 from mainstay.server.watch.session import _Session as Session
 
@@ -68,10 +68,10 @@ def does_not_say_of_which_store_its_revision_is(patch: pytest.MonkeyPatch) -> No
 
 
 def lets_two_writers_at_one_pod(patch: pytest.MonkeyPatch) -> None:
-    def next_(self: Reporter) -> Report | None:
+    def next_(self: Reporter) -> PodReport | None:
         return self._waiting.pop(next(iter(self._waiting))) if self._waiting else None
 
-    async def write(self: Reporter, report: Report) -> None:
+    async def write(self: Reporter, report: PodReport) -> None:
         await (self._retrying(report) if report.reason is PodConditionReason.BINDING_UNANSWERED else self._one(report))
 
     patch.setattr(Reporter, "_next", next_)

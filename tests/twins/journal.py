@@ -8,7 +8,7 @@ import pytest
 from mainstay.env import frames
 from mainstay.journal import history, reader, secret_mask
 from mainstay.journal.files import MAGIC, Suffix
-from mainstay.journal.history import Batch, HistoryRecorder
+from mainstay.journal.history import HistoryBatch, HistoryRecorder
 from mainstay.journal.record import joined
 from mainstay.journal.segments import Segments
 from mainstay.sim.disk import SimDisk
@@ -29,7 +29,7 @@ def removes_the_open_segment_before_the_closed_one_is_durable(patch: pytest.Monk
 def tells_the_store_to_forget_before_it_has_written(patch: pytest.MonkeyPatch) -> None:
     honest = HistoryRecorder._take
 
-    def take(self: HistoryRecorder, batch: Batch) -> None:
+    def take(self: HistoryRecorder, batch: HistoryBatch) -> None:
         honest(self, batch)
         self._source.advance(batch.revision)
 
@@ -111,8 +111,8 @@ def takes_all_kinds_at_one_revision(patch: pytest.MonkeyPatch) -> None:
 def forgets_deletions(patch: pytest.MonkeyPatch) -> None:
     honest = HistoryRecorder._take
 
-    def take(self: HistoryRecorder, batch: Batch) -> None:
-        honest(self, Batch(batch.revision, [change for change in batch.changes if change.value is not None]))
+    def take(self: HistoryRecorder, batch: HistoryBatch) -> None:
+        honest(self, HistoryBatch(batch.revision, [change for change in batch.changes if change.value is not None]))
 
     patch.setattr(HistoryRecorder, "_take", take)
 

@@ -19,9 +19,9 @@ from mainstay.server.request.options import DeleteOptions
 from mainstay.server.storage.commit_points import Intended, TransactionParts
 from mainstay.server.storage.keyspace import build_key
 from mainstay.server.storage.shared_writes import SharedWrites
-from mainstay.server.storage.stored import Written, read, stored
+from mainstay.server.storage.stored import StoredWrite, read, stored
 from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
-from mainstay.server.storage.writes import PartsFor, Writes
+from mainstay.server.storage.writes import ObjectWriter, PartsFor
 from mainstay.store.interface import ABSENT, Check, Committed, Entry, Put, Store
 
 Twin = Callable[[pytest.MonkeyPatch], None]
@@ -191,17 +191,17 @@ ZONE_TWINS: Sequence[Twin] = [
 
 def pays_first_and_deletes_then(patch: pytest.MonkeyPatch) -> None:
     """In two transactions. It is seen between them, and when only one of them happens."""
-    honest = Writes.delete
+    honest = ObjectWriter.delete
 
     async def delete(
-        self: Writes,
+        self: ObjectWriter,
         kind: Kind,
         namespace: str,
         name: str,
         options: DeleteOptions,
         context: WriteContext = NO_CONTEXT,
         also: PartsFor | None = None,
-    ) -> Written:
+    ) -> StoredWrite:
         if also is not None and not options.dry_run:
             entry = await self._store.get(build_key(kind, namespace, name))
             if entry is not None:
@@ -209,7 +209,7 @@ def pays_first_and_deletes_then(patch: pytest.MonkeyPatch) -> None:
                 await self._committer._shared.commit([], [], paid.shared)
         return await honest(self, kind, namespace, name, options, context)
 
-    patch.setattr(Writes, "delete", delete)
+    patch.setattr(ObjectWriter, "delete", delete)
 
 
 def pays_from_what_it_once_read(patch: pytest.MonkeyPatch) -> None:

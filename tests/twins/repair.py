@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from mainstay.controllers.repair import decide
-from mainstay.controllers.repair.loop import Repair
+from mainstay.controllers.repair.loop import RepairLoop
 
 
 def believes_its_cache(patch: pytest.MonkeyPatch) -> None:
     """At once, and without another look at the store."""
 
-    async def is_gone(self: Repair, kind: Any, key: Any, uid: str) -> bool:
+    async def is_gone(self: RepairLoop, kind: Any, key: Any, uid: str) -> bool:
         return True
 
     patch.setattr(decide, "GONE_FOR", timedelta())
-    patch.setattr(Repair, "_is_gone", is_gone)
+    patch.setattr(RepairLoop, "_is_gone", is_gone)
 
 
 def leaves_reservations_alone(patch: pytest.MonkeyPatch) -> None:
@@ -24,14 +24,14 @@ def leaves_reservations_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def trusts_the_ledgers(patch: pytest.MonkeyPatch) -> None:
-    async def recount_next(self: Repair) -> None:
+    async def recount_next(self: RepairLoop) -> None:
         pass
 
-    patch.setattr(Repair, "_recount_next", recount_next)
+    patch.setattr(RepairLoop, "_recount_next", recount_next)
 
 
 def trusts_the_quotas(patch: pytest.MonkeyPatch) -> None:
-    async def recount_next_quotas(self: Repair) -> None:
+    async def recount_next_quotas(self: RepairLoop) -> None:
         pass
 
-    patch.setattr(Repair, "_recount_next_quotas", recount_next_quotas)
+    patch.setattr(RepairLoop, "_recount_next_quotas", recount_next_quotas)

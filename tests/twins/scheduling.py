@@ -11,7 +11,7 @@ from mainstay.scheduler import cycle, report
 from mainstay.scheduler.bind import Answer, Bind, Binder, NotDone, Unknown
 from mainstay.scheduler.bindings import Bindings
 from mainstay.scheduler.cache.columns import NodeColumns
-from mainstay.scheduler.cache.feed import Feed
+from mainstay.scheduler.cache.feed import CacheFeed
 from mainstay.scheduler.cache.unconfirmed import UnconfirmedWatch
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide
@@ -80,13 +80,13 @@ def asks_for_unconfirmed_charges_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def does_not_hear_that_a_node_is_gone(patch: pytest.MonkeyPatch) -> None:
-    honest = Feed.node_changed
+    honest = CacheFeed.node_changed
 
-    def node_changed(self: Feed, change: Change) -> None:
+    def node_changed(self: CacheFeed, change: Change) -> None:
         if change.new is not None:
             honest(self, change)
 
-    patch.setattr(Feed, "node_changed", node_changed)
+    patch.setattr(CacheFeed, "node_changed", node_changed)
 
 
 def loses_the_pods_of_a_node_that_goes(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from mainstay.api.progress import Error, Progress, ProgressLimit, ProgressVerdic
 from mainstay.client.entry import CachedObject, Change
 from mainstay.controllers.endpoints import selectors, slices
 from mainstay.controllers.endpoints.packing import _Packer
-from mainstay.controllers.endpoints.routes import Endpoint, Group
+from mainstay.controllers.endpoints.routes import Endpoint, EndpointGroup
 from mainstay.controllers.endpoints.serving import Serving
 from mainstay.controllers.endpoints.slices import EndpointSlices
 from mainstay.controllers.progress import controller
@@ -37,7 +37,7 @@ def puts_in_before_it_takes_out(patch: pytest.MonkeyPatch) -> None:
     """So that what moves is never nowhere."""
     honest = EndpointSlices.decide
 
-    def unplaced(self: _Packer, group: Group, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
+    def unplaced(self: _Packer, group: EndpointGroup, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
         placed = self._placed(group.family)
         return [each for each in endpoints if each.identity not in placed]
 

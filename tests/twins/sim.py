@@ -9,7 +9,7 @@ from mainstay.client.entry import CachedObject, Change
 from mainstay.scenarios.cache_follows import CacheFollows
 from mainstay.server.storage import write_context
 from mainstay.server.watch.feed import Window
-from mainstay.store.interface import Change as StoreChange
+from mainstay.store.interface import KeyChange
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 
@@ -17,7 +17,7 @@ Twin = Callable[[pytest.MonkeyPatch], None]
 def forgets_deletes_when_a_watch_resumes(patch: pytest.MonkeyPatch) -> None:
     honest = Window.since
 
-    def since(self: Window, revision: int) -> list[StoreChange] | None:
+    def since(self: Window, revision: int) -> list[KeyChange] | None:
         changes = honest(self, revision)
         return None if changes is None else [change for change in changes if change.entry is not None]
 

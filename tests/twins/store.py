@@ -10,11 +10,11 @@ from mainstay.sim.disk import SimDisk
 from mainstay.store import disk_log, local
 from mainstay.store.disk_log import DiskLog
 from mainstay.store.errors import StorageFull
-from mainstay.store.holds import Holds
-from mainstay.store.index import Index
+from mainstay.store.holds import RevisionHolds
+from mainstay.store.index import StoreIndex
 from mainstay.store.interface import Committed, TransactionRefused
 from mainstay.store.local import LocalStore
-from mainstay.store.log import Row
+from mainstay.store.log import LogRow
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 
@@ -75,10 +75,10 @@ def believes_a_torn_frame(patch: pytest.MonkeyPatch) -> None:
 def writes_each_row_in_a_frame_of_its_own(patch: pytest.MonkeyPatch) -> None:
     """Splits a transaction: its first write is durable before its second."""
 
-    async def append(self: DiskLog, rows: Sequence[Row]) -> None:
+    async def append(self: DiskLog, rows: Sequence[LogRow]) -> None:
         for row in rows:
             for count in range(1, len(row.writes) + 1):
-                await self._worker.run(self._append, disk_log._frame(0, [Row(row.revision, row.writes[:count])]))
+                await self._worker.run(self._append, disk_log._frame(0, [LogRow(row.revision, row.writes[:count])]))
 
     patch.setattr(DiskLog, "append", append)
 
@@ -87,7 +87,7 @@ def forgets_a_deletion_before_what_it_deleted(patch: pytest.MonkeyPatch) -> None
     """Compacts from the wrong end: a crash halfway brings deleted keys back."""
 
     async def finish_compaction(self: LocalStore) -> None:
-        rows: list[Row] = []
+        rows: list[LogRow] = []
         while (step := self._index.compact_step(local.COMPACTION_STEP_CHANGES)) is not None:
             rows += step
         for row in reversed(rows):
@@ -97,13 +97,13 @@ def forgets_a_deletion_before_what_it_deleted(patch: pytest.MonkeyPatch) -> None
 
 
 def forgets_what_is_still_there(patch: pytest.MonkeyPatch) -> None:
-    honest = Index.compact_step
+    honest = StoreIndex.compact_step
 
-    def compact_step(self: Index, changes_max: int) -> list[Row] | None:
+    def compact_step(self: StoreIndex, changes_max: int) -> list[LogRow] | None:
         rows = honest(self, changes_max)
-        return None if rows is None else [Row(row.revision + 1, ()) for row in rows]
+        return None if rows is None else [LogRow(row.revision + 1, ()) for row in rows]
 
-    patch.setattr(Index, "compact_step", compact_step)
+    patch.setattr(StoreIndex, "compact_step", compact_step)
 
 
 def renames_before_it_has_synced(patch: pytest.MonkeyPatch) -> None:
@@ -142,17 +142,17 @@ TWINS: list[Twin] = [
 
 
 def lets_compaction_pass_a_hold(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Holds, "limit", lambda self, revision: revision)
+    patch.setattr(RevisionHolds, "limit", lambda self, revision: revision)
 
 
 def delivers_changes_twice_to_a_slow_watch(patch: pytest.MonkeyPatch) -> None:
-    honest = Index.transactions_after
-    patch.setattr(Index, "transactions_after", lambda self, revision, count: honest(self, revision - 1, count))
+    honest = StoreIndex.transactions_after
+    patch.setattr(StoreIndex, "transactions_after", lambda self, revision, count: honest(self, revision - 1, count))
 
 
 def shows_the_latest_state_for_an_old_revision(patch: pytest.MonkeyPatch) -> None:
-    honest = Index.range
-    patch.setattr(Index, "range", lambda self, prefix, at, limit, after: honest(self, prefix, None, limit, after))
+    honest = StoreIndex.range
+    patch.setattr(StoreIndex, "range", lambda self, prefix, at, limit, after: honest(self, prefix, None, limit, after))
 
 
 def checks_only_what_is_durable(patch: pytest.MonkeyPatch) -> None:

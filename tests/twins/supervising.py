@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from mainstay.supervisor import decide
-from mainstay.supervisor.records import Record
+from mainstay.supervisor.records import ProcessRecord
 from mainstay.supervisor.supervisor import Supervisor
 from tests.supervisor.processes import FakeMachine
 
@@ -15,13 +15,13 @@ Twin = Callable[[pytest.MonkeyPatch, FakeMachine], None]
 
 def knows_processes_by_number_alone(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
     """The process that has the number now is taken for the one that had it."""
-    honest = Record.identity
+    honest = ProcessRecord.identity
 
-    def identity(self: Record) -> object:
+    def identity(self: ProcessRecord) -> object:
         now = machine.alive.get(self.pid)
         return honest.fget(self) if now is None else now.identity  # type: ignore[attr-defined]
 
-    patch.setattr(Record, "identity", property(identity))
+    patch.setattr(ProcessRecord, "identity", property(identity))
 
 
 def starts_again_what_has_no_record(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:

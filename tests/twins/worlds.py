@@ -27,8 +27,8 @@ from mainstay.server.quota import resource_quota
 from mainstay.server.quota.tally import QuotaTally
 from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
 from mainstay.server.storage.keyspace import build_key
-from mainstay.server.storage.stored import Written
-from mainstay.server.storage.writes import Writes
+from mainstay.server.storage.stored import StoredWrite
+from mainstay.server.storage.writes import ObjectWriter
 from mainstay.store.interface import Store
 from tests.twins import scenarios, sim
 
@@ -120,15 +120,15 @@ def holds_nothing_for_a_reservation(patch: pytest.MonkeyPatch) -> None:
 
 def says_that_a_plan_is_gone(patch: pytest.MonkeyPatch) -> None:
     """Answers as if it had been deleted."""
-    honest = Writes.delete
+    honest = ObjectWriter.delete
 
-    async def delete(self: Writes, kind: Kind, namespace: str, name: str, *args: Any, **rest: Any) -> Written:
+    async def delete(self: ObjectWriter, kind: Kind, namespace: str, name: str, *args: Any, **rest: Any) -> StoredWrite:
         entry = await self._store.get(build_key(kind, namespace, name))
         if entry is not None and name.startswith("plan-") and kind.kind == "Deployment":
-            return Written(entry.value, entry.revision, was_removed=True)
+            return StoredWrite(entry.value, entry.revision, was_removed=True)
         return await honest(self, kind, namespace, name, *args, **rest)
 
-    patch.setattr(Writes, "delete", delete)
+    patch.setattr(ObjectWriter, "delete", delete)
 
 
 def leaves_what_has_no_owner(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ takes note (`keep`).
 from ipaddress import IPv4Address, IPv4Network
 
 
-class Addresses:
+class PodAddresses:
     def __init__(self, subnet: IPv4Network) -> None:
         self._subnet = subnet
         self._first = int(subnet.network_address) + 1  # The first one is the network's, the last is everybody's.

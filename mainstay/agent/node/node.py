@@ -58,7 +58,7 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 
-class Node:
+class NodeAgent:
     """One node. `run` until it is cancelled."""
 
     def __init__(

@@ -17,10 +17,10 @@ from typing import Final
 
 import msgspec
 
-from mainstay.agent.node.addresses import Addresses
-from mainstay.agent.node.node import Node
+from mainstay.agent.node.addresses import PodAddresses
+from mainstay.agent.node.node import NodeAgent
 from mainstay.agent.pod.admit import admit
-from mainstay.agent.pod.events import Events
+from mainstay.agent.pod.events import PodEvents
 from mainstay.agent.pod.preparation import Preparing
 from mainstay.agent.pod.record import AgentRecording
 from mainstay.agent.pod.status_report import RETRY, Turns
@@ -59,7 +59,7 @@ class Pods:
         turns: Turns,
         env: Env,
         runner: Runner,
-        node: Node,
+        node: NodeAgent,
         settings: AgentSettings,
         cache: Cache,
         recorder: Recorder | None = None,
@@ -71,8 +71,8 @@ class Pods:
         self._settings = settings
         self._cache = cache
         self._jitter = env.chance.stream("pods", settings.name)
-        self._events = Events(client, env.clock, settings.name, is_on=not settings.is_pretend)
-        self._addresses = Addresses(settings.pod_subnet)
+        self._events = PodEvents(client, env.clock, settings.name, is_on=not settings.is_pretend)
+        self._addresses = PodAddresses(settings.pod_subnet)
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._by_key: dict[ObjectKey, list[str]] = {}

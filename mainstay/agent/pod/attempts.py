@@ -35,7 +35,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class ContainerAttempt:
     id: ContainerId
     state: State
 
@@ -50,7 +50,7 @@ class Container:
     role: Role
     policy: str
     """When it is started again: `Always`, `OnFailure` or `Never`."""
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[ContainerAttempt, ...]
     """Those that are known, the oldest first."""
     stored: Mapping[str, Any]
     """Its status as it is stored; empty if there is none."""
@@ -61,7 +61,7 @@ class Container:
         return name
 
     @property
-    def latest(self) -> Attempt | None:
+    def latest(self) -> ContainerAttempt | None:
         return self.attempts[-1] if self.attempts else None
 
     @property
@@ -90,11 +90,11 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
-class Containers:
+class PodContainers:
     init: tuple[Container, ...]
     """Sidecars among them, in the order in which they start."""
     main: tuple[Container, ...]
-    strays: tuple[Attempt, ...]
+    strays: tuple[ContainerAttempt, ...]
     """Live attempts that should not be there: of containers that the spec does not have, or beside a later one."""
 
     def __iter__(self) -> Iterator[Container]:
@@ -111,11 +111,11 @@ class Containers:
         return not self.init or any(each.attempts for each in self.main)
 
 
-def build_containers(pod: Object, facts: PodFacts) -> Containers:
+def build_containers(pod: Object, facts: PodFacts) -> PodContainers:
     spec, status, uid = pod["spec"], pod.get("status") or _NOTHING, pod["metadata"]["uid"]
-    known: dict[str, list[Attempt]] = {}
+    known: dict[str, list[ContainerAttempt]] = {}
     for number, state in facts.instances.items():
-        known.setdefault(number.name, []).append(Attempt(number, state))
+        known.setdefault(number.name, []).append(ContainerAttempt(number, state))
 
     def one(container: Object, role: Role, stored: Mapping[str, Mapping[str, Any]]) -> Container:
         own = stored.get(container["name"], _NOTHING)
@@ -133,7 +133,7 @@ def build_containers(pod: Object, facts: PodFacts) -> Containers:
     main = tuple(one(each, Role.MAIN, stored_main) for each in spec["containers"])
     wanted = {each.latest.id for each in (*init, *main) if each.latest is not None}
     strays = [each for attempts in known.values() for each in attempts if each.is_live and each.id not in wanted]
-    return Containers(init, main, tuple(sorted(strays, key=lambda each: each.id)))
+    return PodContainers(init, main, tuple(sorted(strays, key=lambda each: each.id)))
 
 
 def by_name(statuses: list[Object] | None) -> dict[str, Object]:
@@ -145,7 +145,7 @@ def render_id(container: ContainerId) -> str:
     return f"{ID_PREFIX}{container.pod_uid}/{container.name}/{container.attempt}"
 
 
-def _remembered(uid: str, name: str, stored: Mapping[str, Any]) -> tuple[Attempt, ...]:
+def _remembered(uid: str, name: str, stored: Mapping[str, Any]) -> tuple[ContainerAttempt, ...]:
     attempt = _attempt_number(stored.get("containerID") or "")
     if attempt is None:
         return ()
@@ -153,10 +153,10 @@ def _remembered(uid: str, name: str, stored: Mapping[str, Any]) -> tuple[Attempt
     last = (stored.get("lastState") or _NOTHING).get("terminated")
     ended = state.get("terminated") or (last if state.get("waiting") is not None else None)
     if ended is not None:
-        return (Attempt(ContainerId(uid, name, attempt), _exited(ended)),)
+        return (ContainerAttempt(ContainerId(uid, name, attempt), _exited(ended)),)
     began = _moment((state.get("running") or _NOTHING).get("startedAt"))
     lost = Exited(code=LOST_CODE, reason=LOST_REASON, message=LOST_MESSAGE, started_at=began, finished_at=began)
-    return (Attempt(ContainerId(uid, name, attempt), lost),)
+    return (ContainerAttempt(ContainerId(uid, name, attempt), lost),)
 
 
 def _exited(ended: Mapping[str, Any]) -> Exited:

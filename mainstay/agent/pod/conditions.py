@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from mainstay.agent.pod.attempts import Containers, Role
+from mainstay.agent.pod.attempts import PodContainers, Role
 from mainstay.api import times
 from mainstay.api.kind import Object
 
@@ -36,7 +36,7 @@ def is_true(conditions: Sequence[Mapping[str, Any]] | None, kind: str) -> bool:
 
 def build_conditions(
     pod: Object,
-    containers: Containers,
+    containers: PodContainers,
     statuses: Mapping[str, Object],
     *,
     phase: str,
@@ -60,7 +60,7 @@ def build_conditions(
     return [*dated, *before.values()]
 
 
-def _containers_ready(containers: Containers, statuses: Mapping[str, Object], phase: str) -> Object:
+def _containers_ready(containers: PodContainers, statuses: Mapping[str, Object], phase: str) -> Object:
     if phase in _OVER_REASONS:
         return _condition(CONTAINERS_READY, holds=False, reason=_OVER_REASONS[phase])
     counted = [each for each in containers if each.role is not Role.INIT]
@@ -90,7 +90,7 @@ def _ready(pod: Object, containers_ready: Object, stored: Sequence[Object], *, i
     return _condition(READY, holds=True)
 
 
-def _initialized(containers: Containers, statuses: Mapping[str, Object], phase: str) -> Object:
+def _initialized(containers: PodContainers, statuses: Mapping[str, Object], phase: str) -> Object:
     if phase == "Succeeded":
         return _condition(INITIALIZED, holds=True, reason=_OVER_REASONS[phase])
     incomplete = [

@@ -15,12 +15,12 @@ SETTINGS: Final = EventSettings(a_second=50, at_once=100)
 """As many as a node may have pods start at once."""
 
 
-class Events:
+class PodEvents:
     """Writes Events while `run` runs."""
 
     def __init__(self, client: Client, clock: Clock, node: str, *, is_on: bool) -> None:
         self._is_on = is_on
-        self._events = events.Events(client, clock, COMPONENT, node, SETTINGS)
+        self._events = events.EventRecorder(client, clock, COMPONENT, node, SETTINGS)
 
     def normal(self, pod: Object, reason: str, message: str, container: str = "") -> None:
         self._tell(pod, reason, message, container, is_warning=False)

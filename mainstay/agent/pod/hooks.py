@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
-from mainstay.agent.pod.events import Events
+from mainstay.agent.pod.events import PodEvents
 from mainstay.agent.pod.facts import HookDone, HookFailed, HookState
 from mainstay.agent.pod.handlers import HandlerTarget, ask
 from mainstay.agent.runner import Runner
@@ -19,7 +19,7 @@ from mainstay.env import Clock
 LEAST_GRACE: Final = timedelta(seconds=2)
 
 
-async def after_start(hook: Object, whom: HandlerTarget, pod: Object, runner: Runner, events: Events) -> HookState:
+async def after_start(hook: Object, whom: HandlerTarget, pod: Object, runner: Runner, events: PodEvents) -> HookState:
     """Run a postStart hook to its end. It may take as long as it likes: the container can be ended meanwhile."""
     told = await ask(hook, whom, runner, None)
     if told.is_success:
@@ -33,7 +33,7 @@ async def before_end(
     whom: HandlerTarget,
     pod: Object,
     runner: Runner,
-    events: Events,
+    events: PodEvents,
     clock: Clock,
     end_at_ns: Callable[[], int],
 ) -> None:

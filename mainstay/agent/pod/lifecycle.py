@@ -22,7 +22,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.agent.pod import restarts
-from mainstay.agent.pod.attempts import Attempt, Container, Containers, Role, build_containers
+from mainstay.agent.pod.attempts import Container, ContainerAttempt, PodContainers, Role, build_containers
 from mainstay.agent.pod.conditions import READY, is_true
 from mainstay.agent.pod.container_status import is_hook_through, is_started
 from mainstay.agent.pod.facts import ContainerWaiting, FailedProbe, HookFailed, HookRunning, PodFacts
@@ -108,7 +108,7 @@ def decide(pod: Object, facts: PodFacts, now: datetime) -> PodPlan:
 # Whether it is over.
 
 
-def _over(pod: Object, facts: PodFacts, containers: Containers, moments: _Moments) -> _Over | None:
+def _over(pod: Object, facts: PodFacts, containers: PodContainers, moments: _Moments) -> _Over | None:
     phase = (pod.get("status") or _NOTHING).get("phase")
     if phase in TERMINAL:
         is_deleted = "deletionTimestamp" in pod["metadata"]
@@ -146,7 +146,7 @@ def _is_done(container: Container, facts: PodFacts) -> bool:
 
 
 def _ending(
-    pod: Object, facts: PodFacts, containers: Containers, over: _Over, status: Object, moments: _Moments
+    pod: Object, facts: PodFacts, containers: PodContainers, over: _Over, status: Object, moments: _Moments
 ) -> list[Step]:
     stored = pod.get("status") or _NOTHING
     is_deleted = "deletionTimestamp" in pod["metadata"]
@@ -202,14 +202,14 @@ def _end(container: Container, grace: timedelta, why: EndReason) -> End:
     return End(live.id, grace, container.hook("preStop") if isinstance(live.state, Running) else None, why)
 
 
-def _live(container: Container) -> Attempt:
+def _live(container: Container) -> ContainerAttempt:
     return next(each for each in reversed(container.attempts) if each.is_live)
 
 
 # Keeping it going.
 
 
-def _keeping(pod: Object, facts: PodFacts, containers: Containers) -> list[Step]:
+def _keeping(pod: Object, facts: PodFacts, containers: PodContainers) -> list[Step]:
     """What is due about the containers that are there."""
     grace = _grace(pod)
     steps: list[Step] = [End(each.id, grace, None, EndReason.NOT_WANTED) for each in containers.strays]
@@ -223,7 +223,7 @@ def _keeping(pod: Object, facts: PodFacts, containers: Containers) -> list[Step]
     return steps
 
 
-def _running(container: Container, latest: Attempt, facts: PodFacts, grace: timedelta) -> list[Step]:
+def _running(container: Container, latest: ContainerAttempt, facts: PodFacts, grace: timedelta) -> list[Step]:
     hook_state, hook = facts.hooks.get(latest.id), container.hook("postStart")
     if isinstance(hook_state, HookFailed):
         return [_end(container, grace, EndReason.POST_START)]
@@ -244,7 +244,7 @@ def _running(container: Container, latest: Attempt, facts: PodFacts, grace: time
 # Starting it.
 
 
-def _starting(pod: Object, facts: PodFacts, containers: Containers, moments: _Moments) -> _Starting:
+def _starting(pod: Object, facts: PodFacts, containers: PodContainers, moments: _Moments) -> _Starting:
     """Those whose turn it is, in order, as far as nothing keeps them from it."""
     begin = _Starting(wants_place=not facts.is_placed)
     is_busy = any(_has_hook_ahead(each, facts) for each in containers)
@@ -261,7 +261,7 @@ def _starting(pod: Object, facts: PodFacts, containers: Containers, moments: _Mo
     return begin
 
 
-def _in_turn(containers: Containers, facts: PodFacts) -> list[Container]:
+def _in_turn(containers: PodContainers, facts: PodFacts) -> list[Container]:
     """The containers that should be started now."""
     due = [each for each in containers.init if each.role is Role.SIDECAR and each.exited is not None]
     if containers.is_initialized:
@@ -275,7 +275,7 @@ def _in_turn(containers: Containers, facts: PodFacts) -> list[Container]:
     return due
 
 
-def _next_init(containers: Containers, facts: PodFacts) -> int:
+def _next_init(containers: PodContainers, facts: PodFacts) -> int:
     """Which init container it is the turn of. Those before it have had theirs, even if nothing is known of them."""
     begun = [number for number, each in enumerate(containers.init) if each.attempts]
     if not begun:

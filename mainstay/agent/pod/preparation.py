@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.agent.node.node import Node
+from mainstay.agent.node.node import NodeAgent
 from mainstay.agent.pod.container_spec import build_container_spec
 from mainstay.agent.pod.downward import Surroundings
 from mainstay.agent.pod.environment import Missing, Sources, build_environment, find_needs
@@ -48,7 +48,7 @@ class _Token:
 class Preparing:
     """Prepares the pods of one node."""
 
-    def __init__(self, client: Client, clock: Clock, runner: Runner, node: Node, settings: AgentSettings) -> None:
+    def __init__(self, client: Client, clock: Clock, runner: Runner, node: NodeAgent, settings: AgentSettings) -> None:
         self._client = client
         self._clock = clock
         self._runner = runner

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from mainstay.agent.pod.events import Events
+from mainstay.agent.pod.events import PodEvents
 from mainstay.agent.pod.facts import ProbeVerdicts
 from mainstay.agent.pod.handlers import HandlerResult, HandlerTarget, ask
 from mainstay.agent.pod.probe_results import ProbeCount, ProbeKind, at_first, build_verdicts, counted, read_times
@@ -25,7 +25,7 @@ def has_probes(container: Object) -> bool:
     return any(container.get(kind) for kind in ProbeKind)
 
 
-class Probing:
+class ProbeTask:
     """Probes while it is not stopped."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Probing:
         started_at: datetime,
         runner: Runner,
         clock: Clock,
-        events: Events,
+        events: PodEvents,
         changed: Callable[[], None],
     ) -> None:
         self._pod = pod

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from mainstay.agent.pod.attempts import Container, Containers, Role
+from mainstay.agent.pod.attempts import Container, PodContainers, Role
 from mainstay.agent.pod.conditions import CAN_START, build_conditions, has_started, is_true
 from mainstay.agent.pod.container_status import container_status
 from mainstay.agent.pod.facts import ContainerWaiting, PodFacts
@@ -42,7 +42,7 @@ class PodVerdict:
 def build_status(
     pod: Object,
     facts: PodFacts,
-    containers: Containers,
+    containers: PodContainers,
     *,
     holds: Mapping[str, ContainerWaiting],
     over: PodVerdict | None,
@@ -97,7 +97,7 @@ def _explain(status: Object, stored: Object, over: PodVerdict | None) -> None:
 
 
 def _phase(
-    containers: Containers,
+    containers: PodContainers,
     statuses: Mapping[str, Object],
     over: PodVerdict | None,
     stored: Object,
@@ -117,7 +117,7 @@ def _phase(
     return before if phase in TERMINAL and containers.is_live else phase
 
 
-def _natural_phase(containers: Containers, statuses: Mapping[str, Object], *, comes_again: bool) -> str:
+def _natural_phase(containers: PodContainers, statuses: Mapping[str, Object], *, comes_again: bool) -> str:
     """What follows from the containers' states. `comes_again`: a main container runs, or is to be started again."""
     if any(fails_for_good(each) for each in containers.init):
         return FAILED

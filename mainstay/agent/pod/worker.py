@@ -22,16 +22,16 @@ from functools import partial
 from random import Random
 from typing import Any, Final, assert_never
 
-from mainstay.agent.node.addresses import Addresses
-from mainstay.agent.node.node import Node
-from mainstay.agent.pod.events import Events
+from mainstay.agent.node.addresses import PodAddresses
+from mainstay.agent.node.node import NodeAgent
+from mainstay.agent.pod.events import PodEvents
 from mainstay.agent.pod.facts import ContainerWaiting, HookRunning, HookState, PodFacts, PodRefused, ProbeVerdicts
 from mainstay.agent.pod.handlers import HandlerTarget
 from mainstay.agent.pod.hooks import after_start, before_end
 from mainstay.agent.pod.lifecycle import decide
 from mainstay.agent.pod.plan import End, EndReason, MakeVolumes, PodPlan, Prune, RemovePod, RunHook, StartContainer
 from mainstay.agent.pod.preparation import TRY_AGAIN_AFTER, Preparing
-from mainstay.agent.pod.prober import Probing, has_probes
+from mainstay.agent.pod.prober import ProbeTask, has_probes
 from mainstay.agent.pod.record import AgentRecording, PodDecisionSummary, gone, told_of, write_for
 from mainstay.agent.pod.status_report import RETRY, StatusReport, Turns
 from mainstay.agent.runner import CannotRun, ContainerId, Exited, PodPlace, Runner, Running, State
@@ -66,12 +66,12 @@ class Home:
     clock: Clock
     jitter: Random
     runner: Runner
-    node: Node
+    node: NodeAgent
     settings: AgentSettings
     cache: Cache
-    addresses: Addresses
+    addresses: PodAddresses
     preparing: Preparing
-    events: Events
+    events: PodEvents
     recording: AgentRecording
 
 
@@ -109,7 +109,7 @@ class PodWorker:
         self._refresh_at_ns = 0
         self._waiting: dict[str, ContainerWaiting] = {}
         self._hooks: dict[ContainerId, HookState] = {}
-        self._probing: dict[ContainerId, Probing] = {}
+        self._probing: dict[ContainerId, ProbeTask] = {}
         self._verdicts: dict[ContainerId, ProbeVerdicts] = {}
         self._ends_at_ns: dict[ContainerId, int] = {}
         self._begun: dict[ContainerId, None] = {}
@@ -484,7 +484,7 @@ class PodWorker:
             if isinstance(state, Running) and id_ not in self._probing:
                 container = _container(self._pod, id_.name)
                 if container is not None and has_probes(container) and id_ not in self._verdicts:
-                    self._probing[id_] = Probing(
+                    self._probing[id_] = ProbeTask(
                         self._pod,
                         HandlerTarget(id_, container, self._address),
                         state.started_at,

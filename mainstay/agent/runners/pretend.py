@@ -29,7 +29,7 @@ from mainstay.agent.runner import (
     Usage,
     VolumePlan,
 )
-from mainstay.agent.runners.pretend_containers import Behave, Behaviour, Containers
+from mainstay.agent.runners.pretend_containers import Behave, Behaviour, PretendContainers
 from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.env import Clock, Env
@@ -67,13 +67,13 @@ class PretendRunner:
         """`label`: of runners in one process that should not all fail in the same way."""
         self._clock: Clock = env.clock
         behave = choose_behaviour(env, delays or Delays(), failure_rate, label)
-        self._containers = Containers(env.clock, _later, behave)
+        self._containers = PretendContainers(env.clock, _later, behave)
         self._remembers = False
         self._answer: Answer = _succeeds
         self._changed: Callable[[str], None] | None = None
 
     @classmethod
-    def on(cls, containers: Containers, env: Env, answer: Answer) -> "PretendRunner":
+    def on(cls, containers: PretendContainers, env: Env, answer: Answer) -> "PretendRunner":
         """One for a machine that outlives it."""
         runner = cls(env)
         runner._containers, runner._remembers, runner._answer = containers, True, answer

@@ -52,7 +52,7 @@ class _Container:
         self.is_fenced = False
 
 
-class Containers:
+class PretendContainers:
     """All containers of one machine, dead or alive."""
 
     def __init__(self, clock: Clock, call_later: CallLater, behave: Behave, watcher: Watcher | None = None) -> None:

@@ -20,7 +20,7 @@ from mainstay.api import times
 from mainstay.api.errors import StatusError, bad_request
 from mainstay.env import tasks
 from mainstay.http.messages import Answer, StreamResponse
-from mainstay.http.streams import Stream, while_open
+from mainstay.http.streams import BodyStream, while_open
 
 SINCE_S_MAX: Final = 100 * 365 * 24 * 3600
 GATHERED_BYTES_MAX: Final = 64 * 1024
@@ -52,7 +52,7 @@ async def answer(asked: PodRequest) -> Answer:
     if reading.done() and isinstance(reading.result(), NoSuchContainer):
         raise _no_log(asked, query)
 
-    async def run(stream: Stream) -> None:
+    async def run(stream: BodyStream) -> None:
         stream.be_patient()
         try:
             await while_open(stream, _write(stream, reading, lines, wanted))
@@ -118,7 +118,7 @@ async def close_log(lines: AsyncIterator[LogLine]) -> None:
 
 
 async def _write(
-    stream: Stream,
+    stream: BodyStream,
     reading: "asyncio.Task[LogLine | NoSuchContainer | None]",
     lines: AsyncIterator[LogLine],
     wanted: LogLineOptions,
@@ -147,7 +147,7 @@ async def _gather(first: LogLine, lines: AsyncIterator[LogLine], wanted: LogLine
     gathered.end()
 
 
-async def _pass_on(gathered: "_Gathered", stream: Stream) -> None:
+async def _pass_on(gathered: "_Gathered", stream: BodyStream) -> None:
     while piece := await gathered.take():
         if not stream.write(piece):
             return

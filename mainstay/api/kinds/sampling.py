@@ -44,7 +44,7 @@ class SamplingMatchSpec(msgspec.Struct, rename="camel", forbid_unknown_fields=Tr
     reasons: tuple[str, ...] = ()
 
 
-class Rule(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+class SamplingRuleSpec(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     name: str
     when: SamplingMatchSpec = msgspec.field(default_factory=SamplingMatchSpec)
     keep: Literal["full", "summary", "nothing"] = "full"
@@ -57,7 +57,7 @@ class Incident(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Spec(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    rules: list[Rule] = []
+    rules: list[SamplingRuleSpec] = []
     dry_run: bool = False
     incident: Incident | None = None
 
@@ -85,7 +85,7 @@ def _validate(new: Object, old: Object | None) -> Sequence[StatusCause]:
     return causes
 
 
-def _check_rules(rules: Sequence[Rule], causes: list[StatusCause]) -> None:
+def _check_rules(rules: Sequence[SamplingRuleSpec], causes: list[StatusCause]) -> None:
     names: dict[str, None] = {}
     for number, rule in enumerate(rules):
         path = f"spec.rules[{number}]"

@@ -41,7 +41,7 @@ class Astray(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class PathField:
     name: str
 
     def find(self, value: Any) -> Sequence[Any]:
@@ -57,7 +57,7 @@ class Every:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class PathIndex:
     position: int
 
     def find(self, value: Any) -> Sequence[Any]:
@@ -69,7 +69,7 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class PathSlice:
     part: slice
 
     def find(self, value: Any) -> Sequence[Any]:
@@ -112,7 +112,7 @@ class Filter:
         return _compared(left[0], self.compare, right[0])
 
 
-Step = Field | Every | Index | Slice | Filter
+Step = PathField | Every | PathIndex | PathSlice | Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,24 +148,24 @@ def _step(text: str) -> tuple[Step, int] | None:
     if match := _EVERY.match(text):
         step = Every()
     elif match := _QUOTED_FIELD.match(text):
-        step = Field(match[1] if match[1] is not None else match[2])
+        step = PathField(match[1] if match[1] is not None else match[2])
     elif match := _PART.match(text):
         step = _part(match)
     elif match := _FILTER.match(text):
         step = _filter(match[1])
     elif match := _FIELD.match(text):
-        step = Field(re.sub(r"\\(.)", r"\1", match[1]))
+        step = PathField(re.sub(r"\\(.)", r"\1", match[1]))
     return None if step is None or match is None else (step, match.end())
 
 
-def _part(match: re.Match[str]) -> Index | Slice | None:
+def _part(match: re.Match[str]) -> PathIndex | PathSlice | None:
     numbers = [match[1], match[3], match[4]]
     if any(each and (each == "-" or len(each) > _DIGITS_MAX) for each in numbers):
         return None
     start, stop, step = (int(each) if each else None for each in numbers)
     if not match[2]:
-        return None if start is None else Index(start)
-    return None if step is not None and step <= 0 else Slice(slice(start, stop, step))
+        return None if start is None else PathIndex(start)
+    return None if step is not None and step <= 0 else PathSlice(slice(start, stop, step))
 
 
 def _filter(text: str) -> Filter | None:

@@ -13,12 +13,12 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import DISRUPTION_BUDGETS, PODS
 from mainstay.api.pod_state import is_active, is_ready
 from mainstay.explain.registry import WhyRoom
-from mainstay.explain.why.answer import Also, Evidence, Involved, Verdict
+from mainstay.explain.why.answer import Also, AnswerSource, Involved, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import (
     NOTHING,
-    Found,
+    Finding,
     broken,
     clock,
     count,
@@ -47,29 +47,29 @@ def budget_advice(budget: Object) -> str:
     return f"{so}: lower minAvailable, which is {least}{more}."
 
 
-async def why_budget(case: Case, budget: Object) -> Found:
+async def why_budget(case: Case, budget: Object) -> Finding:
     subject = subject_of(DISRUPTION_BUDGETS, budget)
     status = budget.get("status") or NOTHING
     allowed = int(status.get("disruptionsAllowed") or 0)
     healthy, needed = int(status.get("currentHealthy") or 0), int(status.get("desiredHealthy") or 0)
     expected = int(status.get("expectedPods") or 0)
     numbers = f"{healthy} of {expected} pods are healthy, {needed} have to be"
-    evidence = Evidence(source="status", revision=subject.revision)
+    evidence = AnswerSource(source="status", revision=subject.revision)
     if allowed > 0:
         text = f"{subject.words} allows {count(allowed, 'disruption')}: {numbers}"
         link = done("budget", numbers, evidence)
-        return Found(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
+        return Finding(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
     selector = (budget.get("spec") or NOTHING).get("selector")
     pods = [pod for pod in await case.all(PODS) if pod["metadata"].get("namespace") == subject.namespace]
     chosen = [pod for pod in pods if selector is not None and _selects(selector, pod) and is_active(pod)]
     if not chosen:
         link = broken("selector", "selects no pod", evidence)
         text = f"{subject.words} selects no pod, so it protects none"
-        return Found(cause=Cause.NOTHING_SELECTED, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
+        return Finding(cause=Cause.NOTHING_SELECTED, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
     text = f"{subject.words} allows no eviction: {numbers}"
     worst = await worst_of(case, [pod for pod in chosen if not is_ready(pod)])
     also = () if worst is None else (Also(worst[0].cause, worst[0].sentence, worst[1]), *worst[2])
-    return Found(
+    return Finding(
         cause=Cause.BUDGET_EXHAUSTED,
         sentence=sentence(text),
         verdict=Verdict.WAITING if worst is not None else Verdict.BLOCKED,
@@ -90,7 +90,7 @@ EVICTION_ASKED_WITHIN: Final = timedelta(minutes=30)
 _FROZEN: Final = "EvictionsFrozen"
 
 
-async def eviction_refused(case: Case, pod: Object, who: str) -> Found | None:
+async def eviction_refused(case: Case, pod: Object, who: str) -> Finding | None:
     """An eviction of a healthy pod was refused."""
     metadata = pod["metadata"]
     records = await case.records(PODS.text, metadata.get("namespace") or "", metadata["name"], metadata.get("uid", ""))
@@ -118,11 +118,11 @@ async def eviction_refused(case: Case, pod: Object, who: str) -> Found | None:
     if frozen:
         for hold in await case.holds(PODS, metadata["name"], metadata.get("namespace") or ""):
             involved.append(
-                Involved(hold.owner, hold.words, (Evidence(source=f"Hold {hold.name}", revision=hold.revision),))
+                Involved(hold.owner, hold.words, (AnswerSource(source=f"Hold {hold.name}", revision=hold.revision),))
             )
             if hold.owner not in text:
                 text += f" ({hold.words})"
-    return Found(
+    return Finding(
         cause=Cause.EVICTIONS_FROZEN if frozen else Cause.BUDGET_EXHAUSTED,
         sentence=sentence(shortened(text, 400)),
         verdict=Verdict.WAITING,

@@ -22,7 +22,7 @@ from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.control import hold_found, not_done
 from mainstay.explain.why.found import (
     NOTHING,
-    Found,
+    Finding,
     broken,
     clock,
     done,
@@ -52,7 +52,7 @@ from mainstay.explain.writers import Version
 _A_MOMENT: Final = timedelta(seconds=2)
 
 
-async def why_deployment(case: Case, deployment: Object) -> Found:
+async def why_deployment(case: Case, deployment: Object) -> Finding:
     if is_leaving(deployment):
         return await leaving(case, DEPLOYMENTS, deployment)
     await case.moment.load([REPLICASETS, PODS, NODES])
@@ -99,7 +99,7 @@ async def why_deployment(case: Case, deployment: Object) -> Found:
     return (await _rolling(case, deployment, new, sets, wanted_since)).after(links)
 
 
-def _given_up(deployment: Object, found: Found) -> Found:
+def _given_up(deployment: Object, found: Finding) -> Finding:
     """A rollout whose deadline has passed is not waited for any more, whatever it would still need."""
     said = condition_of(deployment, rollout_status.PROGRESSING)
     if said is None or said.get("status") != "False" or found.verdict is not Verdict.WAITING:
@@ -118,7 +118,7 @@ async def _controller(case: Case, kind: KindName, workload: Object, controller: 
     return done("controller", f"{controller} has seen generation {observed}{reason}", evidence)
 
 
-async def _rollout_held(case: Case, deployment: Object, words: str) -> Found | None:
+async def _rollout_held(case: Case, deployment: Object, words: str) -> Finding | None:
     subject = subject_of(DEPLOYMENTS, deployment)
     for hold in await case.holds(DEPLOYMENTS, subject.name, subject.namespace):
         if hold.what is HoldScope.ROLLOUT:
@@ -134,14 +134,14 @@ def _has_all(deployment: Object, sets: Sequence[Object]) -> bool:
     )
 
 
-def _paused(deployment: Object, versions: Sequence[Version], words: str) -> Found:
+def _paused(deployment: Object, versions: Sequence[Version], words: str) -> Finding:
     paused = next(
         (each for each in reversed(versions) if any(change.path == ("spec", "paused") for change in each.changes)), None
     )
     by = f" by {paused.who.user or paused.who.name} at {clock(paused.at)}" if paused is not None else ""
     evidence = written(paused) if paused is not None else said_by(deployment)
     text = f"The rollout of {words} {'was' if by else 'is'} paused{by}: its new template is not rolled out"
-    return Found(
+    return Finding(
         cause=Cause.ROLLOUT_PAUSED,
         sentence=sentence(text),
         verdict=Verdict.BLOCKED,
@@ -150,14 +150,14 @@ def _paused(deployment: Object, versions: Sequence[Version], words: str) -> Foun
     )
 
 
-async def _no_set(case: Case, deployment: Object, since: datetime | None) -> Found:
+async def _no_set(case: Case, deployment: Object, since: datetime | None) -> Finding:
     said = condition_of(deployment, rollout_status.PROGRESSING) or NOTHING
     words = subject_of(DEPLOYMENTS, deployment).words
     if said.get("reason") == rollout_status.CREATE_FAILED:
         message = str(said.get("message") or "")
         cause, verdict = refusal_cause(message)
         text = f"{words} has no ReplicaSet for its template: {message}"
-        return Found(
+        return Finding(
             cause=cause,
             sentence=sentence(shortened(text, 360)),
             verdict=verdict,
@@ -187,7 +187,7 @@ def _is_complete(deployment: Object, new: Object | None) -> bool:
 
 async def _rolling(
     case: Case, deployment: Object, new: Object, sets: Sequence[Object], since: datetime | None
-) -> Found:
+) -> Finding:
     """All pods that are there are ready, and the rollout is not over."""
     words = subject_of(DEPLOYMENTS, deployment).words
     old = [each for each in sets if each is not new and wanted_replicas(each)]
@@ -196,7 +196,7 @@ async def _rolling(
     updated, available = int(status.get("updatedReplicas") or 0), int(status.get("availableReplicas") or 0)
     said = condition_of(deployment, rollout_status.PROGRESSING) or NOTHING
     moved = time_of(said.get("lastUpdateTime")) or since
-    stuck: Found | None = None
+    stuck: Finding | None = None
     leftover = [
         pod for each in sets for pod in await case.owned(PODS, each["metadata"].get("uid", "")) if is_leaving(pod)
     ]
@@ -212,7 +212,9 @@ async def _rolling(
         return await not_done(case, DEPLOYMENTS, deployment, "deployment", what, moved)
     text = f"{words} is being rolled out: {updated} of {wanted} pods are of the new template, {available} are available"
     link = waiting("rollout", f"{updated} of {wanted} updated", said_by(deployment, said or None))
-    return Found(cause=Cause.ROLLING_OUT, sentence=sentence(text), verdict=Verdict.WAITING, since=moved, chain=(link,))
+    return Finding(
+        cause=Cause.ROLLING_OUT, sentence=sentence(text), verdict=Verdict.WAITING, since=moved, chain=(link,)
+    )
 
 
 async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:

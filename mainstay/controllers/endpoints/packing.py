@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mainstay.api.kind import Object
-from mainstay.controllers.endpoints.routes import Endpoint, Group, Port
+from mainstay.controllers.endpoints.routes import Endpoint, EndpointGroup, Port
 
 SLICE_SIZE_MAX: Final = 100
 
@@ -28,23 +28,23 @@ class ExistingSlice:
     """A slice as it is."""
 
     name: str
-    group: Group
+    group: EndpointGroup
     endpoints: tuple[Endpoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class DesiredSlice:
     """A slice as it should be."""
 
-    group: Group
+    group: EndpointGroup
     endpoints: tuple[Endpoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    changed: Mapping[str, Slice]
+    changed: Mapping[str, DesiredSlice]
     """Only those that are not so already. By name, sorted."""
-    created: tuple[Slice, ...] = ()
+    created: tuple[DesiredSlice, ...] = ()
     removed: tuple[str, ...] = ()
     waits: bool = False
     """Some endpoints were only taken out, and go to another slice when that is done."""
@@ -62,7 +62,7 @@ def held_in(piece: Object) -> ExistingSlice:
         for each in piece.get("ports") or ()
     )
     endpoints = tuple(Endpoint(_identity(each), each) for each in piece.get("endpoints") or ())
-    return ExistingSlice(piece["metadata"]["name"], Group(piece["addressType"], ports), endpoints)
+    return ExistingSlice(piece["metadata"]["name"], EndpointGroup(piece["addressType"], ports), endpoints)
 
 
 def _identity(body: Object) -> str:
@@ -72,7 +72,7 @@ def _identity(body: Object) -> str:
 
 def packed(
     existing: Sequence[ExistingSlice],
-    wanted: Mapping[Group, Sequence[Endpoint]],
+    wanted: Mapping[EndpointGroup, Sequence[Endpoint]],
     families: Sequence[str],
     size_max: int = SLICE_SIZE_MAX,
 ) -> Packing:
@@ -84,7 +84,7 @@ class _Packer:
     def __init__(
         self,
         existing: Sequence[ExistingSlice],
-        wanted: Mapping[Group, Sequence[Endpoint]],
+        wanted: Mapping[EndpointGroup, Sequence[Endpoint]],
         families: Sequence[str],
         size_max: int,
     ) -> None:
@@ -92,9 +92,9 @@ class _Packer:
         self._wanted = wanted
         self._families = families
         self._size_max = size_max
-        self._contents: dict[str, Slice] = {}
+        self._contents: dict[str, DesiredSlice] = {}
         """Of the slices that stay, as far as it is settled."""
-        self._created: list[Slice] = []
+        self._created: list[DesiredSlice] = []
         self._waits = False
 
     def packing(self) -> Packing:
@@ -131,16 +131,16 @@ class _Packer:
             if best is not None and overlap[best]:
                 self._settle(name, best, held, missing[best])
 
-    def _settle(self, name: str, group: Group, held: ExistingSlice, missing: dict[str, Endpoint]) -> None:
+    def _settle(self, name: str, group: EndpointGroup, held: ExistingSlice, missing: dict[str, Endpoint]) -> None:
         """Keep in a slice what is in it and still missing, as it is now. What is found so is not missing any more."""
         kept: list[Endpoint] = []
         for each in held.endpoints:
             if len(kept) < self._size_max and (endpoint := missing.pop(each.identity, None)) is not None:
                 kept.append(endpoint)
         if kept:
-            self._contents[name] = Slice(group, tuple(kept))
+            self._contents[name] = DesiredSlice(group, tuple(kept))
 
-    def _unplaced(self, group: Group, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
+    def _unplaced(self, group: EndpointGroup, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
         """What is nowhere yet. What still stands in another slice of the family has to be taken out there first."""
         placed = self._placed(group.family)
         standing = frozenset(
@@ -158,13 +158,13 @@ class _Packer:
         pieces = [piece for piece in self._contents.values() if piece.group.family == family]
         return frozenset(each.identity for piece in pieces for each in piece.endpoints)
 
-    def _place(self, group: Group, endpoints: list[Endpoint], left: dict[str, ExistingSlice]) -> None:
+    def _place(self, group: EndpointGroup, endpoints: list[Endpoint], left: dict[str, ExistingSlice]) -> None:
         mine = [name for name, piece in self._contents.items() if piece.group == group]
         for name in mine:
             if endpoints and not self._is_as_it_was(name):
                 endpoints = self._fill(name, endpoints)
         while endpoints:
-            piece = Slice(group, tuple(endpoints[: self._size_max]))
+            piece = DesiredSlice(group, tuple(endpoints[: self._size_max]))
             spare = next((name for name, held in left.items() if held.group.family == group.family), None)
             fitting = [(self._room(name), name) for name in mine if self._room(name) >= len(endpoints)]
             if spare is not None:  # It would have to be removed, which is a write as well.
@@ -182,7 +182,7 @@ class _Packer:
             pieces = [*self._contents.values(), *self._created]
             if any(piece.group.family == family for piece in pieces):
                 continue
-            empty = Slice(Group(family, ()), ())
+            empty = DesiredSlice(EndpointGroup(family, ()), ())
             spare = next((name for name, held in left.items() if held.group.family == family), None)
             if spare is None:
                 self._created.append(empty)
@@ -195,7 +195,7 @@ class _Packer:
     def _fill(self, name: str, endpoints: list[Endpoint]) -> list[Endpoint]:
         """Put in as many as there is room for; what is left is returned."""
         room, piece = self._room(name), self._contents[name]
-        self._contents[name] = Slice(piece.group, (*piece.endpoints, *endpoints[:room]))
+        self._contents[name] = DesiredSlice(piece.group, (*piece.endpoints, *endpoints[:room]))
         return endpoints[room:]
 
     def _is_as_it_was(self, name: str) -> bool:

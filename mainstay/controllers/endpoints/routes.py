@@ -31,7 +31,7 @@ class Port(NamedTuple):
         return made
 
 
-class Group(NamedTuple):
+class EndpointGroup(NamedTuple):
     """What the endpoints of one slice have in common."""
 
     family: str
@@ -131,9 +131,9 @@ def hostname_of(service: Object, pod: Object) -> str:
     return str(spec.get("hostname") or "") if spec.get("subdomain") == service["metadata"]["name"] else ""
 
 
-def wanted(service: Object, pods: Iterable[Object], zones: Mapping[str, str]) -> dict[Group, list[Endpoint]]:
+def wanted(service: Object, pods: Iterable[Object], zones: Mapping[str, str]) -> dict[EndpointGroup, list[Endpoint]]:
     """All endpoints of a Service, by what goes into one slice. Sorted, but for the pods, which come as given."""
-    found: dict[Group, list[Endpoint]] = {}
+    found: dict[EndpointGroup, list[Endpoint]] = {}
     routed = [pod for pod in pods if is_routed(pod)]
     for family in families_of(service):
         for pod in routed:
@@ -141,5 +141,5 @@ def wanted(service: Object, pods: Iterable[Object], zones: Mapping[str, str]) ->
             ports = ports_of(service, pod)
             if addresses:
                 endpoint = endpoint_of(service, pod, addresses, zones.get(pod_state.node_of(pod), ""))
-                found.setdefault(Group(family, ports), []).append(endpoint)
+                found.setdefault(EndpointGroup(family, ports), []).append(endpoint)
     return {group: found[group] for group in sorted(found)}

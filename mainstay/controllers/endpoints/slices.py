@@ -25,7 +25,7 @@ from mainstay.client.cache import Cache
 from mainstay.client.entry import CachedObject, Change
 from mainstay.client.indexes import Index
 from mainstay.client.partial import reader
-from mainstay.controllers.endpoints.packing import ExistingSlice, Packing, Slice, held_in, packed
+from mainstay.controllers.endpoints.packing import DesiredSlice, ExistingSlice, Packing, held_in, packed
 from mainstay.controllers.endpoints.routes import HEADLESS, families_of, is_headless, wanted
 from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, pods_of, selecting_pods, selector_of
 from mainstay.controllers.pods.slots import short_hash
@@ -179,7 +179,7 @@ def _metadata_changes(service: Object, piece: Object) -> Object:
     return made
 
 
-def _creations(view: View, service: Object, created: Iterable[Slice]) -> list[Action]:
+def _creations(view: View, service: Object, created: Iterable[DesiredSlice]) -> list[Action]:
     metadata = service["metadata"]
     actions: list[Action] = []
     number = 0
@@ -198,7 +198,7 @@ def _creations(view: View, service: Object, created: Iterable[Slice]) -> list[Ac
     return actions
 
 
-def name_of(service: Object, piece: Slice, number: int) -> str:
+def name_of(service: Object, piece: DesiredSlice, number: int) -> str:
     """What the slice of a number is called. `service` is the metadata."""
     suffix = short_hash(service["uid"], piece.group.family, str(number))
     return f"{service['name'][: _NAME_LENGTH_MAX - len(suffix) - 1].rstrip('-.')}-{suffix}"
@@ -213,7 +213,7 @@ def labels_of(service: Object) -> dict[str, str]:
     return labels
 
 
-def _contents(piece: Slice) -> Object:
+def _contents(piece: DesiredSlice) -> Object:
     return {
         "endpoints": [each.body for each in piece.endpoints],
         "ports": [each.as_object() for each in piece.group.ports],

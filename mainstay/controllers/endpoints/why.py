@@ -13,7 +13,7 @@ from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import (
     NOTHING,
-    Found,
+    Finding,
     broken,
     count,
     done,
@@ -28,13 +28,13 @@ from mainstay.explain.why.workload import worst_of
 _ALIKE: Final = 0.8  # So near to what is wanted that it was probably meant.
 
 
-async def why_service(case: Case, service: Object) -> Found:
+async def why_service(case: Case, service: Object) -> Finding:
     subject = subject_of(SERVICES, service)
     selector: Mapping[str, str] = (service.get("spec") or NOTHING).get("selector") or {}
     if not selector:
         text = f"{subject.words} has no selector: its endpoints are written by its owner"
         link = done("selector", "none", said_by(service))
-        return Found(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
+        return Finding(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
     wanted = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     pods = [pod for pod in await case.all(PODS) if pod["metadata"].get("namespace") == subject.namespace]
     chosen = [pod for pod in pods if _matches(selector, pod) and is_active(pod)]
@@ -49,18 +49,18 @@ async def why_service(case: Case, service: Object) -> Found:
         worst = await worst_of(case, slow)
         also = () if worst is None else (Also(worst[0].cause, worst[0].sentence, worst[1]), *worst[2])
         found = done("ready", f"{len(ready)} ready", said_by(service))
-        return Found(
+        return Finding(
             cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link, found), also=also
         )
     worst = await worst_of(case, chosen)
     if worst is None:
         text = f"{subject.words} leads nowhere: none of its pods is ready"
-        return Found(cause=Cause.NOT_READY_YET, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
+        return Finding(cause=Cause.NOT_READY_YET, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
     found_below, _, also = worst
     none = "the only pod" if len(chosen) == 1 else f"none of the {len(chosen)} pods"
     is_ready_ = "is not ready" if len(chosen) == 1 else "is ready"
     text = f"{subject.words} leads nowhere: {none} it selects {is_ready_}. {found_below.sentence}"
-    return Found(
+    return Finding(
         cause=found_below.cause,
         sentence=shortened(text, 420),
         verdict=found_below.verdict,
@@ -78,7 +78,7 @@ def _matches(selector: Mapping[str, str], pod: Object) -> bool:
 
 async def _nothing_selected(
     case: Case, service: Object, words: str, selector: Mapping[str, str], wanted: str, pods: list[Object]
-) -> Found:
+) -> Finding:
     """What the pods have instead of what is selected by."""
     near: dict[str, list[str]] = {}
     for pod in pods:
@@ -92,7 +92,7 @@ async def _nothing_selected(
         names = near[alike[0]]
         text += f"; {count(len(names), 'pod')} ({listed(names, 2)}) {'has' if len(names) == 1 else 'have'} {alike[0]}"
     link = broken("selector", f"{wanted} selects nothing", said_by(service))
-    return Found(
+    return Finding(
         cause=Cause.SELECTOR_MISMATCH if alike else Cause.NOTHING_SELECTED,
         sentence=sentence(text),
         verdict=Verdict.BLOCKED,

@@ -18,7 +18,7 @@ from typing import Final
 
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEFINITIONS
-from mainstay.client.cache import Stopped
+from mainstay.client.cache import CacheStopped
 from mainstay.client.client import Client
 from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, NotFound
@@ -41,7 +41,7 @@ _IGNORED: Final = frozenset({("", "events"), ("events.k8s.io", "events")})
 Wake = Callable[[str], None]
 
 
-class Follower:
+class KindFollower:
     """Follows one kind from `start` to `stop`."""
 
     def __init__(self, source: MetadataSource, env: Env, kind: KindName, deliver: Callable[[Sequence[Change]], None]):
@@ -87,7 +87,7 @@ class Following:
         self._env = env
         self._wake = wake
         self._least = least
-        self._followers: dict[tuple[str, str], Follower] = {}
+        self._followers: dict[tuple[str, str], KindFollower] = {}
         self._definitions: dict[str, None] = {}
         """Names of all definitions that were ever seen: PLURAL.GROUP."""
         self._asks = asyncio.Event()
@@ -98,7 +98,7 @@ class Following:
         return [each.kind for each in self._followers.values()]
 
     async def run(self) -> None:
-        """Raises `Stopped` if a kind cannot be followed any more, which is a bug."""
+        """Raises `CacheStopped` if a kind cannot be followed any more, which is a bug."""
         try:
             await self._keep_up()
         finally:
@@ -124,7 +124,7 @@ class Following:
 
     async def is_whole(self, revision: int) -> bool:
         """Whether all that happened up to a revision, to any kind, is in the graph. Waits a little for it to be so."""
-        with suppress(TimeoutError, Stopped):
+        with suppress(TimeoutError, CacheStopped):
             async with tasks.timeout(_PATIENCE):
                 for follower in list(self._followers.values()):
                     await follower.nodes.wait_until(revision)
@@ -151,7 +151,7 @@ class Following:
                 _logger.info("failed to list the served kinds: %s", error)
                 delay = ASK_AGAIN
             if broken := [str(each.kind) for each in self._followers.values() if each.is_broken]:
-                raise Stopped(f"these are not followed any more: {', '.join(broken)}")
+                raise CacheStopped(f"these are not followed any more: {', '.join(broken)}")
             with suppress(TimeoutError):
                 async with tasks.timeout(delay):
                     await self._asks.wait()
@@ -173,7 +173,7 @@ class Following:
                     self._wake_all(self.graph.forget(follower.kind, are_gone=are_gone))
             for place, kind in wanted.items():
                 if place not in self._followers:
-                    follower = self._followers[place] = Follower(self.source, self._env, kind, self._deliver)
+                    follower = self._followers[place] = KindFollower(self.source, self._env, kind, self._deliver)
                     follower.start()
 
     def _is_over(self, kind: KindName, is_replaced: bool) -> bool:

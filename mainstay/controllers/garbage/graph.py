@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 
 from mainstay.api.kind_name import KindName
 from mainstay.client.entry import Change
-from mainstay.controllers.garbage.vertices import Node, Reference
+from mainstay.controllers.garbage.vertices import Reference, Vertex
 
 
 class Graph:
     def __init__(self) -> None:
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, Vertex] = {}
         """By uid."""
-        self.gone: dict[str, Node] = {}
+        self.gone: dict[str, Vertex] = {}
         """Those that were deleted while others still named them, until none does."""
         self._named_by: dict[str, dict[str, None]] = {}
         """The uids of those that name an owner, by its uid."""
@@ -30,19 +30,19 @@ class Graph:
         owner = self.nodes.get(reference.uid)
         return owner is not None and owner.is_meant_by(reference, namespace) and not owner.waits_for_dependents
 
-    def dependents(self, owner: Node) -> list[Node]:
+    def dependents(self, owner: Vertex) -> list[Vertex]:
         """Those that name it as their owner, sorted by kind and name."""
         found = [node for node in self._naming(owner.uid) if _reference_to(owner, node) is not None]
         return sorted(found, key=lambda node: (node.kind.text, node.key))
 
-    def blocker(self, owner: Node) -> Node | None:
+    def blocker(self, owner: Vertex) -> Vertex | None:
         """One that an owner, which waits for its dependents, has to wait for; None if there is none left.
 
         Not one that waits in turn for this one, directly or through others: they would wait for ever.
         """
         return next((each for each in self._blocking(owner) if not self._waits_for(each, owner)), None)
 
-    def needs_look(self, node: Node) -> bool:
+    def needs_look(self, node: Vertex) -> bool:
         """Whether something may have to be done about it."""
         if node.is_leaving:
             return node.waits_for_dependents or node.lets_go
@@ -53,8 +53,8 @@ class Graph:
     def changed(self, change: Change) -> list[str]:
         """Take over a change. Returns the uids of those that have to be looked at now."""
         old, new = change.old, change.new
-        assert isinstance(old, Node | None)
-        assert isinstance(new, Node | None)
+        assert isinstance(old, Vertex | None)
+        assert isinstance(new, Vertex | None)
         wakes: dict[str, None] = {}
         if new is None:
             assert old is not None
@@ -92,11 +92,11 @@ class Graph:
             self._wake_owners(node.owners, wakes)
         return list(wakes)
 
-    def _link(self, node: Node) -> None:
+    def _link(self, node: Vertex) -> None:
         for each in node.owners:
             self._named_by.setdefault(each.uid, {})[node.uid] = None
 
-    def _unlink(self, node: Node, but: Iterable[str] = ()) -> None:
+    def _unlink(self, node: Vertex, but: Iterable[str] = ()) -> None:
         for uid in dict.fromkeys([each.uid for each in node.owners]):  # The same owner may be named twice.
             if uid in but:
                 continue
@@ -113,16 +113,16 @@ class Graph:
             if owner is not None and (owner.waits_for_dependents or owner.lets_go):
                 wakes[owner.uid] = None
 
-    def _naming(self, uid: str) -> Iterator[Node]:
+    def _naming(self, uid: str) -> Iterator[Vertex]:
         return (node for each in self._named_by.get(uid, ()) if (node := self.nodes.get(each)) is not None)
 
-    def _blocking(self, owner: Node) -> Iterator[Node]:
+    def _blocking(self, owner: Vertex) -> Iterator[Vertex]:
         for each in self._naming(owner.uid):
             reference = _reference_to(owner, each)
             if reference is not None and reference.is_blocking:
                 yield each
 
-    def _waits_for(self, node: Node, other: Node) -> bool:
+    def _waits_for(self, node: Vertex, other: Vertex) -> bool:
         seen: dict[str, None] = {}
         ahead = [node]
         while ahead:
@@ -135,7 +135,7 @@ class Graph:
         return False
 
 
-def _reference_to(owner: Node, node: Node) -> Reference | None:
+def _reference_to(owner: Vertex, node: Vertex) -> Reference | None:
     """By which a node names an owner rightly. If there are several, one that blocks."""
     found = [each for each in node.owners if owner.is_meant_by(each, node.key.namespace)]
     return max(found, key=lambda each: each.is_blocking, default=None)

@@ -24,7 +24,7 @@ from mainstay.client.errors import NotFound
 from mainstay.controllers.garbage import decide as deciding
 from mainstay.controllers.garbage.decide import GarbageInput, GarbageReason, KeepObject, LetGo, RemoveObject, Standing
 from mainstay.controllers.garbage.follow import Following
-from mainstay.controllers.garbage.vertices import FOREGROUND, ORPHAN, Node, Reference, parse_references
+from mainstay.controllers.garbage.vertices import FOREGROUND, ORPHAN, Reference, Vertex, parse_references
 from mainstay.env import tasks
 from mainstay.loop.decider import Decider, Schedule
 from mainstay.loop.fresh_read import FreshRead, FreshReadLoop
@@ -90,7 +90,7 @@ class OwnerCleanup(FreshReadLoop[str]):
             return DONE  # The graph will hear of it.
         return await self._finish(node, obj) if deciding.find_finalizer(obj) else await self._judge(node, obj)
 
-    async def _read(self, node: Node) -> Object | None:
+    async def _read(self, node: Vertex) -> Object | None:
         """The metadata of an object as it is now; None if it is gone."""
         try:
             obj = await self._source.get(node.kind, node.key.name, node.key.namespace)
@@ -103,7 +103,7 @@ class OwnerCleanup(FreshReadLoop[str]):
 
     # Something that has owners.
 
-    async def _judge(self, node: Node, obj: Object) -> Outcome:
+    async def _judge(self, node: Vertex, obj: Object) -> Outcome:
         references = parse_references(obj)
         standings = [await self._standing(each, node.key.namespace) for each in references]
         has_dependents = False
@@ -170,7 +170,7 @@ class OwnerCleanup(FreshReadLoop[str]):
             self._absent.clear()
         self._absent[place] = self._clock.monotonic_ns()
 
-    async def _tell_of_misplaced(self, node: Node, obj: Object, reference: Reference, standing: Standing) -> None:
+    async def _tell_of_misplaced(self, node: Vertex, obj: Object, reference: Reference, standing: Standing) -> None:
         """Say once that an object names an owner that is in another namespace. Nothing else would tell users why."""
         owner = self.graph.nodes.get(reference.uid)
         is_elsewhere = owner is not None and owner.is_meant_by(reference, owner.key.namespace)
@@ -186,7 +186,7 @@ class OwnerCleanup(FreshReadLoop[str]):
 
     # Something that waits for its dependents.
 
-    async def _finish(self, node: Node, obj: Object) -> Outcome:
+    async def _finish(self, node: Vertex, obj: Object) -> Outcome:
         if not await self.following.is_whole(int(obj["metadata"]["resourceVersion"])):
             return KeyRetry(counts=False)
         finalizer = deciding.find_finalizer(obj)
@@ -202,12 +202,12 @@ class OwnerCleanup(FreshReadLoop[str]):
         await self._patch(node, obj, {"finalizers": kept}, why, GarbageInput(GarbageReason.ENDS))
         return DONE
 
-    async def _let_go_all(self, owner: Node, dependents: Sequence[Node]) -> None:
+    async def _let_go_all(self, owner: Vertex, dependents: Sequence[Vertex]) -> None:
         for first in range(0, len(dependents), LET_GO_AT_ONCE):
             some = dependents[first : first + LET_GO_AT_ONCE]
             await tasks.together([self._let_go(owner, each) for each in some], name=f"{NAME} lets go")
 
-    async def _let_go(self, owner: Node, dependent: Node) -> None:
+    async def _let_go(self, owner: Vertex, dependent: Vertex) -> None:
         obj = await self._read(dependent)
         if obj is None or owner.uid not in [each.uid for each in parse_references(obj)]:
             return
@@ -217,7 +217,7 @@ class OwnerCleanup(FreshReadLoop[str]):
 
     # Writing. Only what was read is changed: the same uid, in the same version.
 
-    async def _patch(self, node: Node, obj: Object, metadata: Object, why: str, known: GarbageInput) -> None:
+    async def _patch(self, node: Vertex, obj: Object, metadata: Object, why: str, known: GarbageInput) -> None:
         given, key = obj["metadata"], node.key
         body = {"metadata": {**metadata, "uid": given["uid"], "resourceVersion": given["resourceVersion"]}}
         await self.write(
@@ -230,7 +230,7 @@ class OwnerCleanup(FreshReadLoop[str]):
             read=FreshRead(known, body=metadata),
         )
 
-    async def _remove(self, node: Node, obj: Object, plan: RemoveObject, known: GarbageInput) -> None:
+    async def _remove(self, node: Vertex, obj: Object, plan: RemoveObject, known: GarbageInput) -> None:
         given, key = obj["metadata"], node.key
         await self.write(
             "delete",

@@ -13,7 +13,7 @@ import msgspec
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
-from mainstay.client.cache import Cache, Malformed
+from mainstay.client.cache import Cache, MalformedObject
 from mainstay.client.entry import CachedObject
 
 FOREGROUND: Final = "foregroundDeletion"
@@ -32,7 +32,7 @@ class Reference(NamedTuple):
     """An owner that waits for its dependents waits for this one."""
 
 
-class Node(CachedObject, frozen=True, gc=False):
+class Vertex(CachedObject, frozen=True, gc=False):
     """An object. `raw` and `values` of an entry are empty."""
 
     kind: KindName = KindName("", "", "", "", False)
@@ -96,14 +96,14 @@ class Nodes(Cache):
             metadata = _decode(raw).metadata
             revision = int(metadata.resource_version)
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-            raise Malformed(f"{self.kind}: {error}") from None
+            raise MalformedObject(f"{self.kind}: {error}") from None
         held = self.entry(ObjectKey(metadata.namespace, metadata.name))
         is_held = held is not None and held.uid == metadata.uid
         if held is not None and is_held and held.revision == revision:
             return held
         finalizers = metadata.finalizers or ()
         is_leaving = metadata.deletion_timestamp is not None
-        return Node(
+        return Vertex(
             key=held.key if held is not None else ObjectKey(sys.intern(metadata.namespace), metadata.name),
             uid=held.uid if held is not None and is_held else metadata.uid,
             revision=revision,

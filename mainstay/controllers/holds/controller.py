@@ -58,7 +58,7 @@ def _naming() -> WakesAmong:
     return wakes
 
 
-class Holds(Controller):
+class HoldController(Controller):
     """Made with the names of the controllers that can be held."""
 
     name = "holds"

@@ -33,7 +33,7 @@ from mainstay.controllers.job import pods as job_pods
 from mainstay.controllers.job.failures import (
     COMPLETE,
     FAILED,
-    Target,
+    JobEnd,
     deadline_of,
     is_said,
     next_try,
@@ -154,14 +154,14 @@ def _go_on(seen: JobSnapshot, strays: tuple[Action, ...], view: View, key: Objec
     )
 
 
-def _told(target: Target) -> tuple[Tell, ...]:
+def _told(target: JobEnd) -> tuple[Tell, ...]:
     """How it has ended."""
     if target.is_success:
         return (Tell("Completed", "Job completed"),)
     return (Tell(target.reason, target.message, is_warning=True),)
 
 
-def _end(seen: JobSnapshot, target: Target) -> _Next:
+def _end(seen: JobSnapshot, target: JobEnd) -> _Next:
     """Take away what is left. A failure is one of all pods; after a success the others are just not needed."""
     if target.is_success:
         return _Next(job_pods.withdraw(seen.active), reason=target.reason)

@@ -20,14 +20,14 @@ class FailureAction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class MatchedRule:
     """One that fits."""
 
     action: FailureAction
     message: str
 
 
-def rule_for(job: Object, pod: Object) -> Rule | None:
+def rule_for(job: Object, pod: Object) -> MatchedRule | None:
     """The first rule that fits a pod; None: it is an ordinary failure. Only a pod that has failed has any."""
     policy = job["spec"].get("podFailurePolicy")
     if policy is None or (pod.get("status") or {}).get("phase") != "Failed":
@@ -41,7 +41,7 @@ def rule_for(job: Object, pod: Object) -> Rule | None:
             continue
         what = _fitting_exit(rule, pod) or _fitting_condition(rule, pod)
         if what:
-            return Rule(action, f"{what} matching {action} rule at index {number}")
+            return MatchedRule(action, f"{what} matching {action} rule at index {number}")
     return None
 
 

@@ -33,7 +33,7 @@ _DOUBLINGS_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class JobEnd:
     """How it ends."""
 
     is_success: bool
@@ -41,56 +41,56 @@ class Target:
     message: str
 
 
-def stored_target(job: Object) -> Target | None:
+def stored_target(job: Object) -> JobEnd | None:
     """What was written down; it stays so."""
     for name in (SUCCESS, FAILURE):
         condition = pod_state.condition_of(job, name) or {}
         if is_said(job, name):
-            return Target(name == SUCCESS, condition.get("reason", ""), condition.get("message", ""))
+            return JobEnd(name == SUCCESS, condition.get("reason", ""), condition.get("message", ""))
     return None
 
 
-def target_of(job: Object, pods: Sequence[Object], tally: JobTally, active: int, now: datetime) -> Target | None:
+def target_of(job: Object, pods: Sequence[Object], tally: JobTally, active: int, now: datetime) -> JobEnd | None:
     """How it ends, if it is clear by now. Failures first, as upstream."""
     return _failure(job, pods, tally, now) or _success(job, tally, active)
 
 
-def _failure(job: Object, pods: Sequence[Object], tally: JobTally, now: datetime) -> Target | None:
+def _failure(job: Object, pods: Sequence[Object], tally: JobTally, now: datetime) -> JobEnd | None:
     spec = job["spec"]
     for pod in pods:
         rule = rule_for(job, pod) if is_tracked(pod) and not is_withdrawn(pod) else None
         if rule is not None and rule.action is FailureAction.FAIL_JOB:
-            return Target(False, "PodFailurePolicy", rule.message)
+            return JobEnd(False, "PodFailurePolicy", rule.message)
     limit = int(spec.get("backoffLimit", 6))
     if tally.failed_in_all > limit or _restarts_too_often(job, pods, limit):
-        return Target(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        return JobEnd(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     deadline = deadline_of(job, now)
     if deadline is not None and now >= deadline:
-        return Target(False, "DeadlineExceeded", "Job was active longer than specified deadline")
+        return JobEnd(False, "DeadlineExceeded", "Job was active longer than specified deadline")
     if spec.get("backoffLimitPerIndex") is not None and tally.failed_indexes:
         count = len(tally.failed_indexes)
         most = spec.get("maxFailedIndexes")
         if most is not None and count > most:
             text = "Job has exceeded the specified maximal number of failed indexes"
-            return Target(False, "MaxFailedIndexesExceeded", text)
+            return JobEnd(False, "MaxFailedIndexesExceeded", text)
         if count + len(tally.completed) >= int(spec.get("completions") or 0):
-            return Target(False, "FailedIndexes", "Job has failed indexes")
+            return JobEnd(False, "FailedIndexes", "Job has failed indexes")
     return None
 
 
-def _success(job: Object, tally: JobTally, active: int) -> Target | None:
+def _success(job: Object, tally: JobTally, active: int) -> JobEnd | None:
     spec = job["spec"]
     completions = spec.get("completions")
     if is_indexed(job):
         rule = indexes.success_rule(spec.get("successPolicy"), tally.completed, int(completions or 0))
         if rule is not None:
-            return Target(True, "SuccessPolicy", f"Matched rules at index {rule}")
+            return JobEnd(True, "SuccessPolicy", f"Matched rules at index {rule}")
     if completions is None:
         # One that succeeds speaks for all of them; those that run may end in their own time.
         is_reached = tally.succeeded_in_all > 0 and active == 0
     else:
         is_reached = tally.succeeded_in_all >= completions
-    return Target(True, "CompletionsReached", "Reached expected number of succeeded pods") if is_reached else None
+    return JobEnd(True, "CompletionsReached", "Reached expected number of succeeded pods") if is_reached else None
 
 
 def deadline_of(job: Object, now: datetime) -> datetime | None:

@@ -17,7 +17,7 @@ from mainstay.controllers.job.failures import (
     FAILURE,
     SUCCESS,
     SUSPENDED,
-    Target,
+    JobEnd,
     started_at,
     stored_target,
 )
@@ -92,7 +92,7 @@ def says_more(job: Object, status: dict[str, Any]) -> bool:
     return is_listing or any(status.get(name) != before.get(name) for name in ("completedIndexes", "failedIndexes"))
 
 
-def conditions_of(seen: JobSnapshot, target: Target | None, *, is_over: bool) -> tuple[Condition, ...]:
+def conditions_of(seen: JobSnapshot, target: JobEnd | None, *, is_over: bool) -> tuple[Condition, ...]:
     found: list[Condition] = []
     if target is not None:
         names = (SUCCESS, COMPLETE) if target.is_success else (FAILURE, FAILED)

@@ -17,7 +17,7 @@ from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.control import held, not_done
 from mainstay.explain.why.found import (
     NOTHING,
-    Found,
+    Finding,
     broken,
     clock,
     count,
@@ -39,7 +39,7 @@ from mainstay.explain.writers import Version
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-async def why_job(case: Case, job: Object) -> Found:
+async def why_job(case: Case, job: Object) -> Finding:
     if is_leaving(job):
         return await leaving(case, JOBS, job)
     subject = subject_of(JOBS, job)
@@ -57,7 +57,7 @@ async def why_job(case: Case, job: Object) -> Found:
         at = time_of(over.get("lastTransitionTime"))
         link = done("complete", progress, said_by(job, over))
         text = f"{words} is done since {clock(at)}: {progress}"
-        found = Found(
+        found = Finding(
             cause=Cause.COMPLETED, sentence=sentence(text), verdict=Verdict.SATISFIED, since=at, chain=(link,)
         )
         return found.after((desired,))
@@ -79,7 +79,7 @@ async def why_job(case: Case, job: Object) -> Found:
     text = f"{words} is at work: {progress}, {count(len(active), 'pod')} at it"
     link = waiting("pods", f"{len(active)} active, {progress}", said_by(job))
     notes = (f"{count(failures, 'pod')} of it failed so far",) if failures else ()
-    found = Found(cause=Cause.RUNNING, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,), notes=notes)
+    found = Finding(cause=Cause.RUNNING, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,), notes=notes)
     return found.after((desired,))
 
 
@@ -95,7 +95,7 @@ async def _desired(case: Case, job: Object) -> tuple[ChainLink, datetime | None]
     return done("desired", f"{text}, by {first.who.user or first.who.name}", written(first)), first.at
 
 
-async def _suspended(case: Case, job: Object, words: str) -> Found:
+async def _suspended(case: Case, job: Object, words: str) -> Finding:
     subject = subject_of(JOBS, job)
     versions = await case.versions(JOBS.text, subject.namespace, subject.name)
     set_at = next(
@@ -104,7 +104,7 @@ async def _suspended(case: Case, job: Object, words: str) -> Found:
     )
     by = f" by {set_at.who.user or set_at.who.name} at {clock(set_at.at)}" if set_at is not None else ""
     evidence = written(set_at) if set_at is not None else said_by(job)
-    return Found(
+    return Finding(
         cause=Cause.SUSPENDED,
         sentence=sentence(f"{words} {'was' if by else 'is'} suspended{by}, so it has no pods"),
         verdict=Verdict.BLOCKED,
@@ -113,7 +113,7 @@ async def _suspended(case: Case, job: Object, words: str) -> Found:
     )
 
 
-async def _failed(case: Case, job: Object, words: str, said: dict[str, str]) -> Found:
+async def _failed(case: Case, job: Object, words: str, said: dict[str, str]) -> Finding:
     """The Job says that it has failed; its pods say why."""
     reason, message = said.get("reason", ""), said.get("message", "")
     since = time_of(said.get("lastTransitionTime"))
@@ -124,7 +124,7 @@ async def _failed(case: Case, job: Object, words: str, said: dict[str, str]) -> 
         below = await _last_failure(case, job)
         if below is not None:
             text += f". {below.sentence}"
-        return Found(
+        return Finding(
             cause=Cause.DEADLINE_EXCEEDED,
             sentence=sentence(shortened(text, 400)),
             verdict=Verdict.BLOCKED,
@@ -139,7 +139,7 @@ async def _failed(case: Case, job: Object, words: str, said: dict[str, str]) -> 
         said_text = sentence(shortened(f"{text}: {message}", 400))
     else:
         said_text = shortened(f"{text}: {below.sentence}", 420)
-    return Found(
+    return Finding(
         cause=Cause.BACKOFF_LIMIT_EXCEEDED,
         sentence=said_text,
         verdict=Verdict.BLOCKED,
@@ -149,7 +149,7 @@ async def _failed(case: Case, job: Object, words: str, said: dict[str, str]) -> 
     )
 
 
-async def _last_failure(case: Case, job: Object) -> Found | None:
+async def _last_failure(case: Case, job: Object) -> Finding | None:
     """Why the last of its pods failed, also if it is gone by now."""
     uid, namespace = job["metadata"].get("uid", ""), job["metadata"].get("namespace") or ""
     failed = [pod for pod in await case.owned(PODS, uid) if (pod.get("status") or NOTHING).get("phase") == "Failed"]
@@ -176,7 +176,7 @@ async def _last_failure(case: Case, job: Object) -> Found | None:
 
 async def _not_made(
     case: Case, job: Object, words: str, there: int, wanted: int, since: datetime | None, failures: int
-) -> Found:
+) -> Finding:
     what = f"{there} of {wanted} pods of {words} {'is' if there == 1 else 'are'} there"
     hold = await held(case, JOBS, job, ("job",), what)
     if hold is not None:
@@ -191,7 +191,7 @@ async def _not_made(
         cause, verdict = refusal_cause(message)
         text = f"{what}, and the server refuses to make more: {message}"
         link = broken("admission", shortened(message, 200), said_by(job))
-        return Found(cause=cause, sentence=sentence(shortened(text, 400)), verdict=verdict, chain=(link,))
+        return Finding(cause=cause, sentence=sentence(shortened(text, 400)), verdict=verdict, chain=(link,))
     if failures:
         below = await _last_failure(case, job)
         if below is not None:

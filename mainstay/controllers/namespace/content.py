@@ -28,7 +28,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NamespaceContent:
     """What is left in a namespace, as far as it is known."""
 
     left: tuple[Left, ...] = ()
@@ -48,7 +48,7 @@ class NamespaceInput:
     """Kinds of which something could not be told to go, when it was tried."""
 
 
-def find_again(known: NamespaceInput, lists: Iterable[tuple[KindName, Iterable[Object]]]) -> Found:
+def find_again(known: NamespaceInput, lists: Iterable[tuple[KindName, Iterable[Object]]]) -> NamespaceContent:
     """What was found, from what each list had: in the order in which kinds are listed, each object once. Some kinds are
     served twice, and their objects are there once."""
     left: dict[str, Left] = {}
@@ -63,7 +63,7 @@ def find_again(known: NamespaceInput, lists: Iterable[tuple[KindName, Iterable[O
                 tuple(metadata.get("finalizers") or ()),
             )
             left.setdefault(item.uid, item)
-    return Found(in_order(left.values()), known.unlisted, known.undiscovered)
+    return NamespaceContent(in_order(left.values()), known.unlisted, known.undiscovered)
 
 
 def in_order(left: Iterable[Left]) -> tuple[Left, ...]:
@@ -78,7 +78,7 @@ class NamespacePlan:
     """Nothing is left: let it go."""
 
 
-def decide(found: Found) -> NamespacePlan:
+def decide(found: NamespaceContent) -> NamespacePlan:
     """What to delete next, and what to say."""
     if not found.left and not found.unlisted and not found.undiscovered:
         return NamespacePlan(is_over=True)
@@ -89,12 +89,12 @@ def decide(found: Found) -> NamespacePlan:
     return NamespacePlan(tuple(staying), conditions_of(found))
 
 
-def said_after(found: Found, known: NamespaceInput) -> tuple[Condition, ...]:
+def said_after(found: NamespaceContent, known: NamespaceInput) -> tuple[Condition, ...]:
     """What is said of a namespace when what could be told to go was told."""
     return conditions_of(replace(found, unlisted={**found.unlisted, **known.failed}))
 
 
-def conditions_of(found: Found) -> tuple[Condition, ...]:
+def conditions_of(found: NamespaceContent) -> tuple[Condition, ...]:
     """What is said of a namespace that is being deleted."""
     kinds = Counter([each.kind.text for each in found.left])
     finalizers = Counter([finalizer for each in found.left for finalizer in each.finalizers])

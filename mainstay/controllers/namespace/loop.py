@@ -28,7 +28,15 @@ from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound, Throttled, Unavailable
 from mainstay.client.metadata_source import MetadataSource
 from mainstay.client.served_kinds import all_kinds
-from mainstay.controllers.namespace.content import Found, Left, NamespaceInput, decide, find_again, in_order, said_after
+from mainstay.controllers.namespace.content import (
+    Left,
+    NamespaceContent,
+    NamespaceInput,
+    decide,
+    find_again,
+    in_order,
+    said_after,
+)
 from mainstay.env import tasks
 from mainstay.journal.record import ViewPart
 from mainstay.loop.conditions import Condition, with_conditions
@@ -59,11 +67,11 @@ class NamespaceDeletion(FreshReadLoop[ObjectKey]):
         self._client = context.client
         self._informer = context.informers.get(NAMESPACES)
         self._source = MetadataSource(context.client)
-        self._rounds: dict[ObjectKey, tuple[Found, timedelta]] = {}
+        self._rounds: dict[ObjectKey, tuple[NamespaceContent, timedelta]] = {}
         """What was found in the last round, and how long was waited after it."""
 
     async def run(self) -> None:
-        """Raises `Deposed` when the term is over, `Stopped` when the cache of namespaces is not fed any more."""
+        """Raises `Deposed` when the term is over, `CacheStopped` when the cache of namespaces is not fed any more."""
         await self.work(WORKERS, [(self._informer, self._changed)])
 
     def _changed(self, change: Change) -> None:
@@ -93,7 +101,7 @@ class NamespaceDeletion(FreshReadLoop[ObjectKey]):
 
     # Observing.
 
-    async def _find(self, name: str) -> tuple[Found, tuple[ViewPart, ...]]:
+    async def _find(self, name: str) -> tuple[NamespaceContent, tuple[ViewPart, ...]]:
         """What is left, and the name of what was read for it."""
         served = await all_kinds(self._client)
         kinds = [each.name for each in served.kinds if each.name.namespaced and {"list", "delete"} <= each.verbs]
@@ -113,7 +121,7 @@ class NamespaceDeletion(FreshReadLoop[ObjectKey]):
             view.append(ViewPart(kind.text, listed.revision, name))
             for item in listed.left:
                 left.setdefault(item.uid, item)
-        return Found(in_order(left.values()), unlisted, served.problems), tuple(view)
+        return NamespaceContent(in_order(left.values()), unlisted, served.problems), tuple(view)
 
     async def _list(self, kind: KindName, namespace: str, lists: "dict[KindName, _Listed | str]") -> None:
         """Note what is left of a kind, or why that is unknown."""

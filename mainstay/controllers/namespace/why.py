@@ -17,7 +17,7 @@ from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.control import not_done
 from mainstay.explain.why.found import (
     NOTHING,
-    Found,
+    Finding,
     ago,
     broken,
     clock,
@@ -37,13 +37,13 @@ _KINDS: Final = {kind.reference.text: kind.reference for kind in BUILTIN if kind
 """What can be in a namespace, of the kinds that are always there."""
 
 
-async def why_namespace(case: Case, namespace: Object) -> Found:
+async def why_namespace(case: Case, namespace: Object) -> Finding:
     subject = subject_of(NAMESPACES, namespace)
     words, name = subject.words, subject.name
     if not is_leaving(namespace):
         link = done("namespace", "active", said_by(namespace))
         text = f"{words} is active"
-        return Found(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
+        return Finding(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
     versions = await case.versions(NAMESPACES.text, "", name)
     told = _told(versions)
     since = told.at if told is not None else time_of(namespace["metadata"].get("deletionTimestamp"))
@@ -60,7 +60,7 @@ async def why_namespace(case: Case, namespace: Object) -> Found:
         text = f"{words} is being deleted{by} since {clock(since)}, and {which}{more} waits for "
         text += f"{listed(finalizers)}: that finalizer has not been removed for {ago(since, case.now)}"
         link = broken("content", f"{which}: {listed(finalizers)}", said_by(obj), of=subject_of(kind, obj))
-        return Found(
+        return Finding(
             cause=Cause.FINALIZER_WAITING,
             sentence=sentence(text),
             verdict=Verdict.BLOCKED,
@@ -73,7 +73,7 @@ async def why_namespace(case: Case, namespace: Object) -> Found:
         message = shortened(str(failed.get("message") or ""), 200)
         text = f"{words} is being deleted{by}, and not all that is in it can be listed or removed: {message}"
         link = broken("content", message, said_by(namespace, failed))
-        return Found(
+        return Finding(
             cause=Cause.NAMESPACE_TERMINATING, sentence=sentence(text), verdict=Verdict.WAITING, chain=(*links, link)
         )
     if not remaining and since is not None and case.now - since > timedelta(seconds=10):
@@ -83,7 +83,7 @@ async def why_namespace(case: Case, namespace: Object) -> Found:
     rest = f"still there: {listed(counts)}" if counts else str(remaining.get("message") or "nearly empty")
     text = f"{words} is being deleted{by} since {clock(since)}: {rest}"
     link = waiting("content", rest, said_by(namespace, remaining or None))
-    return Found(
+    return Finding(
         cause=Cause.NAMESPACE_TERMINATING,
         sentence=sentence(text),
         verdict=Verdict.WAITING,

@@ -37,11 +37,11 @@ from mainstay.api.node_health import (
     UNHEARD,
     UNREACHABLE,
     HealthState,
-    Record,
+    NodeHealthRecord,
 )
 from mainstay.api.taints import NO_EXECUTE, Taint
 from mainstay.controllers.node_health import zones
-from mainstay.controllers.node_health.evidence import Hearing, NodeFacts, collect_evidence, judge_hearing, said
+from mainstay.controllers.node_health.evidence import Hearing, NodeHealthFacts, collect_evidence, judge_hearing, said
 from mainstay.controllers.node_health.heartbeats import (
     Heard,
     Listening,
@@ -72,7 +72,7 @@ from mainstay.controllers.node_health.pods import (
 )
 from mainstay.controllers.node_health.states import STEPS, Sign
 from mainstay.controllers.node_health.zones import Bucket
-from mainstay.loop.evidence import Evidence, Response, Scope, Signal, Strength, ZoneSilence, allowed
+from mainstay.loop.evidence import Evidence, EvidenceResponse, Scope, Signal, Strength, ZoneSilence, allowed
 
 NODE_WRITES_MAX: Final = 50
 """In one look: an outage of a thousand nodes must not become a storm of writes."""
@@ -82,7 +82,7 @@ _HOUR_NS: Final = 3_600_000_000_000
 
 
 def doubtful(
-    nodes: Mapping[str, NodeFacts], heard: Mapping[str, Heard], memory: NodeHealthMemory, now_ns: int
+    nodes: Mapping[str, NodeHealthFacts], heard: Mapping[str, Heard], memory: NodeHealthMemory, now_ns: int
 ) -> list[str]:
     """The nodes whose pods have to be looked at."""
     since_ns = now_ns if memory.listening is None else memory.listening.since_ns
@@ -183,11 +183,11 @@ def _why_isolated(own: Sequence[Evidence], silences: Sequence[ZoneSilence]) -> s
         return ""  # As at most looks.
     anything = Evidence(Signal.MISSED_HEARTBEATS, Strength.SUSTAINED, Scope.NODE)
     refused = allowed([anything, *own], silences).refused
-    return next((each.why for each in refused if each.response is Response.EVICT_FROM_NODE), "")
+    return next((each.why for each in refused if each.response is EvidenceResponse.EVICT_FROM_NODE), "")
 
 
 def _verdict(
-    facts: NodeFacts, heard: Heard, since_ns: int, now_ns: int, silences: Sequence[ZoneSilence]
+    facts: NodeHealthFacts, heard: Heard, since_ns: int, now_ns: int, silences: Sequence[ZoneSilence]
 ) -> HealthVerdict:
     hearing = judge_hearing(heard, since_ns, now_ns)
     if hearing is Hearing.HEARD:
@@ -203,14 +203,14 @@ def _verdict(
             # One that was given up by a leader that had listened for longer, and that we have not heard ourselves
             # since, stays so: that it is late is no news.
             is_worse = before in (HealthState.UNKNOWN, HealthState.RELEASED) and not is_heard(heard, since_ns)
-            if is_worse or Response.STOP_NEW_PLACEMENT not in may:
+            if is_worse or EvidenceResponse.STOP_NEW_PLACEMENT not in may:
                 return HealthVerdict(Hearing.NOT_YET, may, before, facts.record.held)
             return HealthVerdict(hearing, may, STEPS.next[before, Sign.LATE], "", words)
         case Hearing.SILENT:
             return HealthVerdict(hearing, may, STEPS.next[before, Sign.SILENT], "", words)
 
 
-def _state_before(facts: NodeFacts) -> HealthState:
+def _state_before(facts: NodeHealthFacts) -> HealthState:
     return HealthState(facts.record.state) if facts.record.state in list(HealthState) else HealthState.HEALTHY
 
 
@@ -231,8 +231,10 @@ def _released(
     for name in sorted(silent, key=lambda name: (-silent_for(snapshot.heard[name], since_ns, snapshot.now_ns), name)):
         verdict, facts = verdicts[name], snapshot.nodes[name]
         before = _state_before(facts)
-        if Response.EVICT_FROM_NODE not in verdict.allowed:
-            refusals = [each.why for each in verdict.allowed.refused if each.response is Response.EVICT_FROM_NODE]
+        if EvidenceResponse.EVICT_FROM_NODE not in verdict.allowed:
+            refusals = [
+                each.why for each in verdict.allowed.refused if each.response is EvidenceResponse.EVICT_FROM_NODE
+            ]
             found[name] = replace(verdict, held=refusals[0] if refusals else "")
         elif frozen is not None:
             state = STEPS.next[before, Sign.TAINTED] if RELEASED in facts.taints else verdict.state
@@ -264,7 +266,7 @@ def _node_writes(snapshot: NodeSnapshot, verdicts: Mapping[str, HealthVerdict]) 
 _ORDER: Final = {HealthState.HEALTHY: 0, HealthState.RELEASED: 1, HealthState.UNKNOWN: 2, HealthState.SUSPECT: 3}
 
 
-def _node_write(facts: NodeFacts, verdict: HealthVerdict, heard: Heard) -> WriteNode | None:
+def _node_write(facts: NodeHealthFacts, verdict: HealthVerdict, heard: Heard) -> WriteNode | None:
     """What has to be written on a Node; None if it says all of it."""
     is_plain = not (facts.taints or facts.pressures or facts.is_suspect) and facts.record == NO_RECORD
     if verdict is _WELL and is_plain and facts.is_ready:
@@ -284,7 +286,7 @@ def _node_write(facts: NodeFacts, verdict: HealthVerdict, heard: Heard) -> Write
     return WriteNode(facts.name, facts.uid, facts.version, state, add, remove, record, ready, says_suspect, lease)
 
 
-def _taints_of(facts: NodeFacts, verdict: HealthVerdict) -> tuple[Taint, ...]:
+def _taints_of(facts: NodeHealthFacts, verdict: HealthVerdict) -> tuple[Taint, ...]:
     """Of those that are ours, without what the node says about itself."""
     if verdict.hearing is Hearing.NOT_YET:
         known = tuple(taint for _, taint in PRESSURES)
@@ -304,7 +306,9 @@ def _taints_of(facts: NodeFacts, verdict: HealthVerdict) -> tuple[Taint, ...]:
             return (UNREACHABLE, RELEASED)
 
 
-def _said_of(facts: NodeFacts, verdict: HealthVerdict) -> tuple[Record | None, tuple[str, str, str] | None]:
+def _said_of(
+    facts: NodeHealthFacts, verdict: HealthVerdict
+) -> tuple[NodeHealthRecord | None, tuple[str, str, str] | None]:
     """The record and the condition `Ready`, as far as they have to change."""
     if verdict.hearing is Hearing.NOT_YET:
         return None, None
@@ -322,4 +326,4 @@ def _said_of(facts: NodeFacts, verdict: HealthVerdict) -> tuple[Record | None, t
         return None, ready
     # When that was, is for the writer to fill in.
     since, evidence = (before.since, before.evidence) if before.state == state else ("", verdict.evidence)
-    return Record(state, since, evidence, verdict.held, own_words), ready
+    return NodeHealthRecord(state, since, evidence, verdict.held, own_words), ready

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from mainstay.api.kind import Object
-from mainstay.api.node_health import NO_RECORD, OUT_OF_SERVICE, PRESSURES, SUSPECT, UNHEARD, Record, record_in
+from mainstay.api.node_health import NO_RECORD, OUT_OF_SERVICE, PRESSURES, SUSPECT, UNHEARD, NodeHealthRecord, record_in
 from mainstay.api.pod_state import condition_of, zone_of
 from mainstay.api.taints import Taint, taints_of
 from mainstay.controllers.node_health.heartbeats import Heard, fence, is_heard, silent_for
@@ -19,7 +19,7 @@ from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeHealthFacts:
     """A Node as far as its health is concerned."""
 
     name: str
@@ -32,7 +32,7 @@ class NodeFacts:
     """By its condition."""
     has_suspect: bool = False
     taints: tuple[Taint, ...] = ()
-    record: Record = NO_RECORD
+    record: NodeHealthRecord = NO_RECORD
     status_marker: str = ""
     pressures: tuple[Taint, ...] = ()
 
@@ -45,12 +45,12 @@ class NodeFacts:
         return any(taint.key == OUT_OF_SERVICE for taint in self.taints)
 
 
-def read_facts(node: Object) -> NodeFacts:
+def read_facts(node: Object) -> NodeHealthFacts:
     metadata = node["metadata"]
     ready: Any = condition_of(node, "Ready") or {}
     suspect: Any = condition_of(node, SUSPECT) or {}
     pressures = tuple(taint for name, taint in PRESSURES if (condition_of(node, name) or {}).get("status") == "True")
-    return NodeFacts(
+    return NodeHealthFacts(
         name=metadata["name"],
         uid=metadata["uid"],
         version=metadata["resourceVersion"],

@@ -4,7 +4,7 @@ from mainstay.api.kind_names import LEASES, NODES
 from mainstay.api.node_health import LEASE_NAMESPACE
 from mainstay.client.entry import Change
 from mainstay.client.informer import Informer
-from mainstay.controllers.node_health.evidence import NodeFacts, read_facts
+from mainstay.controllers.node_health.evidence import NodeHealthFacts, read_facts
 from mainstay.controllers.node_health.heartbeats import Heard, first_heard, with_lease, with_status, without_node
 from mainstay.loop.kernel import LoopContext
 
@@ -14,7 +14,7 @@ class HeartbeatObserver:
 
     def __init__(self, context: LoopContext) -> None:
         self.heard: dict[str, Heard] = {}
-        self.facts: dict[str, NodeFacts] = {}
+        self.facts: dict[str, NodeHealthFacts] = {}
         self._clock = context.env.clock
         self._leases = context.informers.get(LEASES, LEASE_NAMESPACE)
         self.nodes = context.informers.get(NODES)

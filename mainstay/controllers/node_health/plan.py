@@ -8,10 +8,10 @@ import msgspec
 
 from mainstay.api.holds import ParsedHold
 from mainstay.api.kind import Object
-from mainstay.api.node_health import HealthState, Record
+from mainstay.api.node_health import HealthState, NodeHealthRecord
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.taints import Taint
-from mainstay.controllers.node_health.evidence import Hearing, NodeFacts
+from mainstay.controllers.node_health.evidence import Hearing, NodeHealthFacts
 from mainstay.controllers.node_health.heartbeats import Heard, Isolation, Listening
 from mainstay.controllers.node_health.zones import Bucket
 from mainstay.loop.evidence import Allowed, Evidence
@@ -27,7 +27,7 @@ class NodeSnapshot:
 
     now_ns: int
     """Monotonic, and ours."""
-    nodes: Mapping[str, NodeFacts]
+    nodes: Mapping[str, NodeHealthFacts]
     heard: Mapping[str, Heard]
     pods: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
     """Those of nodes that are in doubt (`doubtful`)."""
@@ -63,7 +63,7 @@ class WriteNode:
     state: HealthState
     add: tuple[Taint, ...] = ()
     remove: tuple[Taint, ...] = ()
-    record: Record | None = None
+    record: NodeHealthRecord | None = None
     """None: as it is."""
     ready: tuple[str, str, str] | None = None
     is_suspect: bool | None = None

@@ -15,7 +15,7 @@ from mainstay.api.node_health import NOT_READY_RELEASED, RELEASED, UNHEARD, Heal
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_state import is_leaving, is_over, is_ready
 from mainstay.api.taints import NO_EXECUTE, Taint, stays_for
-from mainstay.controllers.node_health.evidence import Hearing, NodeFacts
+from mainstay.controllers.node_health.evidence import Hearing, NodeHealthFacts
 from mainstay.controllers.node_health.heartbeats import fence
 from mainstay.controllers.node_health.plan import (
     HOLDER,
@@ -27,7 +27,7 @@ from mainstay.controllers.node_health.plan import (
     RemoveDeadPod,
     ReplacePods,
 )
-from mainstay.loop.evidence import Response
+from mainstay.loop.evidence import EvidenceResponse
 
 MARKS_MAX: Final = 100
 """Of each of these in one look: an outage of a thousand nodes must not become a storm of writes."""
@@ -63,7 +63,7 @@ def marks(
         elif (
             verdict.hearing is Hearing.SILENT
             and facts.ready[:2] == ("Unknown", UNHEARD)
-            and Response.STOP_TRAFFIC in verdict.allowed
+            and EvidenceResponse.STOP_TRAFFIC in verdict.allowed
         ):
             status, message = "Unknown", "no heartbeat from the node"
         else:
@@ -104,7 +104,7 @@ def evictions(
 
 
 def _is_due(
-    pod: Object, facts: NodeFacts, taints: Sequence[Taint], since: Mapping[tuple[str, str], int], now_ns: int
+    pod: Object, facts: NodeHealthFacts, taints: Sequence[Taint], since: Mapping[tuple[str, str], int], now_ns: int
 ) -> bool:
     for taint in taints:
         stays = stays_for(pod, [taint])
@@ -135,7 +135,7 @@ def replacements(snapshot: NodeSnapshot, verdicts: Mapping[str, HealthVerdict]) 
             if is_leaving(pod) and is_at_most_one(pod) and not _is_frozen(pod, snapshot)
         )
         is_ours = heard.has_lease and heard.holder == HOLDER
-        may_take = fence(heard, snapshot.now_ns) if Response.REPLACE_AT_MOST_ONE in verdict.allowed else None
+        may_take = fence(heard, snapshot.now_ns) if EvidenceResponse.REPLACE_AT_MOST_ONE in verdict.allowed else None
         if is_ours and heard.lease is not None:
             found.append(ReplacePods(name, heard.lease.revision, is_ours, leaving))
         elif leaving and may_take is not None and verdict.hearing is Hearing.SILENT:

@@ -15,12 +15,12 @@ from mainstay.api.pod_state import condition_of, is_active, node_of, time_of, zo
 from mainstay.api.taints import KEEPS_AWAY, NO_EXECUTE, Taint, stays_for, taints_of, tolerations_of, untolerated
 from mainstay.explain.fields import FieldChange
 from mainstay.explain.registry import WhyRoom
-from mainstay.explain.why.answer import Also, ChainLink, CureFound, Evidence, Involved, Verdict
+from mainstay.explain.why.answer import Also, AnswerSource, ChainLink, CureFound, Involved, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import (
     NOTHING,
-    Found,
+    Finding,
     ago,
     broken,
     clock,
@@ -50,7 +50,7 @@ async def trouble_of(case: Case, name: str) -> Trouble | None:
         versions = await case.versions(NODES.text, "", name)
         gone = next((each for each in reversed(versions) if each.after is None), None)
         if gone is None:
-            source = (Evidence(source="no such node"),)
+            source = (AnswerSource(source="no such node"),)
             return Trouble(
                 Cause.NODE_DOES_NOT_EXIST, f"{name} is not there, and no record says that it ever was", None, source
             )
@@ -165,12 +165,12 @@ def _tolerates_until(node: Object, pod: Object, now: datetime) -> datetime | Non
     return max(added) + stays if added else now
 
 
-async def _decided(case: Case, name: str) -> tuple[Evidence, ...]:
+async def _decided(case: Case, name: str) -> tuple[AnswerSource, ...]:
     records = [each for each in await case.records(NODES.text, "", name) if each.component == NODE_HEALTH]
     return (evidence_of(records[-1]),) if records else ()
 
 
-async def _lease_ran_out(case: Case, name: str) -> tuple[datetime, Evidence] | None:
+async def _lease_ran_out(case: Case, name: str) -> tuple[datetime, AnswerSource] | None:
     """When the last renewal was, if it is too long ago. Nodes that have no lease are judged by their status alone."""
     lease = await case.get(LEASES, name, LEASE_NAMESPACE)
     spec = (lease or NOTHING).get("spec") or NOTHING
@@ -179,17 +179,17 @@ async def _lease_ran_out(case: Case, name: str) -> tuple[datetime, Evidence] | N
         return None
     if case.now - renewed <= timedelta(seconds=float(lasts)):
         return None
-    return renewed, Evidence(source=f"Lease {name}", at=renewed, revision=int(lease["metadata"]["resourceVersion"]))
+    return renewed, AnswerSource(source=f"Lease {name}", at=renewed, revision=int(lease["metadata"]["resourceVersion"]))
 
 
 # Asked about the node itself.
 
 
-async def why_node(case: Case, node: Object) -> Found:
+async def why_node(case: Case, node: Object) -> Finding:
     return await _with_refused_evictions(case, node, await _why(case, node))
 
 
-async def _why(case: Case, node: Object) -> Found:
+async def _why(case: Case, node: Object) -> Finding:
     metadata = node["metadata"]
     name, who = metadata["name"], subject_of(NODES, node).words
     links = [await _made(case, node)]
@@ -199,7 +199,7 @@ async def _why(case: Case, node: Object) -> Found:
     if trouble is not None:
         lives = f"; {count(len(on_it), 'pod')} {'is' if len(on_it) == 1 else 'are'} bound to it" if on_it else ""
         lives += _stay_until(node, on_it, case.now) if trouble.is_silent else ""
-        return Found(
+        return Finding(
             cause=trouble.cause,
             sentence=sentence(f"Node {trouble.text}{lives}"),
             verdict=Verdict.WAITING,
@@ -209,7 +209,7 @@ async def _why(case: Case, node: Object) -> Found:
         )
     links.append(done("health", "its lease is renewed, and it is ready", said_by(node, condition_of(node, "Ready"))))
     also = []
-    found: Found | None = None
+    found: Finding | None = None
     if (node.get("spec") or NOTHING).get("unschedulable"):
         found = await _cordoned(case, node, who)
     taints = [taint for taint in taints_of(node) if taint.effect in KEEPS_AWAY]
@@ -219,7 +219,7 @@ async def _why(case: Case, node: Object) -> Found:
         also.append(Also(Cause.UNTOLERATED_TAINT, f"it has the taints {listed(map(str, taints))}"))
     room, full = _room(node, on_it)
     if found is not None:
-        return Found(
+        return Finding(
             cause=found.cause,
             sentence=found.sentence,
             verdict=found.verdict,
@@ -235,14 +235,14 @@ async def _why(case: Case, node: Object) -> Found:
             f"{who} takes no more pods: nothing is left of {listed(_NAMES.get(each, each) for each in full)} ({room})"
         )
         link = broken("room", room, said_by(node))
-        return Found(
+        return Finding(
             cause=Cause.NODE_FULL,
             sentence=sentence(text),
             verdict=Verdict.WAITING,
             chain=(*links, link),
             involved=involved,
         )
-    return Found(
+    return Finding(
         cause=Cause.SATISFIED,
         sentence=sentence(f"{who} is ready and takes pods: {room}"),
         verdict=Verdict.SATISFIED,
@@ -259,14 +259,14 @@ async def _made(case: Case, node: Object) -> ChainLink:
     return done("node", f"made by {first.who.name}", written(first))
 
 
-async def _cordoned(case: Case, node: Object, who: str) -> Found:
+async def _cordoned(case: Case, node: Object, who: str) -> Finding:
     name = node["metadata"]["name"]
     versions = await case.versions(NODES.text, "", name)
     last = next((each for each in reversed(versions) if _sets(each.changes, "unschedulable")), None)
     by = f" by {last.who.name} at {clock(last.at)}" if last is not None else ""
     since = last.at if last is not None else None
     evidence = written(last) if last is not None else said_by(node)
-    return Found(
+    return Finding(
         cause=Cause.NODE_CORDONED,
         sentence=sentence(f"{who} takes no pods because it was cordoned{by}"),
         verdict=Verdict.BLOCKED,
@@ -279,7 +279,7 @@ async def _cordoned(case: Case, node: Object, who: str) -> Found:
     )
 
 
-async def _tainted(case: Case, node: Object, who: str, taints: list[Taint]) -> Found:
+async def _tainted(case: Case, node: Object, who: str, taints: list[Taint]) -> Finding:
     name = node["metadata"]["name"]
     versions = await case.versions(NODES.text, "", name)
     last = next((each for each in reversed(versions) if _sets(each.changes, "taints")), None)
@@ -288,7 +288,7 @@ async def _tainted(case: Case, node: Object, who: str, taints: list[Taint]) -> F
     words = listed(map(str, taints))
     ours = all(taint in TAINTS for taint in taints)
     text = f"{who} takes only pods that tolerate {words}{by}"
-    return Found(
+    return Finding(
         cause=Cause.NODE_NOT_READY if ours else Cause.UNTOLERATED_TAINT,
         sentence=sentence(text),
         verdict=Verdict.WAITING if ours else Verdict.BLOCKED,
@@ -304,7 +304,7 @@ def _sets(changes: Iterable[FieldChange], field: str) -> bool:
 
 async def _frozen(case: Case, name: str) -> list[Involved]:
     return [
-        Involved(hold.owner, hold.words, (Evidence(source=f"Hold {hold.name}", revision=hold.revision),))
+        Involved(hold.owner, hold.words, (AnswerSource(source=f"Hold {hold.name}", revision=hold.revision),))
         for hold in await case.holds(NODES, name)
         if hold.what is HoldScope.EVICTIONS
     ]
@@ -370,7 +370,7 @@ async def _node_then(case: Case, name: str, revision: int) -> Object | None:
 PODS_LOOKED_AT: Final = 20  # Of a node.
 
 
-async def _with_refused_evictions(case: Case, node: Object, found: Found) -> Found:
+async def _with_refused_evictions(case: Case, node: Object, found: Finding) -> Finding:
     """What is known of a node that is cordoned, and why those do not go that are still there."""
     if found.cause is not Cause.NODE_CORDONED:
         return found

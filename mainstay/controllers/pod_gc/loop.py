@@ -41,14 +41,14 @@ INDEXES: Final = (PHASE, LEAVING)
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class PodRemoval:
     key: ObjectKey
     uid: str
     at_once: bool
     """There is no agent that would remove it in its own time."""
 
 
-def garbage(ended: Sequence[Object], leaving: Sequence[Object], ended_max: int = ENDED_MAX) -> list[Removal]:
+def garbage(ended: Sequence[Object], leaving: Sequence[Object], ended_max: int = ENDED_MAX) -> list[PodRemoval]:
     """What is to be removed, of the pods that have ended and of those that leave."""
     found = {
         pod["metadata"]["uid"]: _removal(pod, at_once=True)
@@ -63,8 +63,8 @@ def garbage(ended: Sequence[Object], leaving: Sequence[Object], ended_max: int =
     return list(found.values())
 
 
-def _removal(pod: Object, *, at_once: bool) -> Removal:
-    return Removal(_key(pod), pod["metadata"]["uid"], at_once)
+def _removal(pod: Object, *, at_once: bool) -> PodRemoval:
+    return PodRemoval(_key(pod), pod["metadata"]["uid"], at_once)
 
 
 def _key(pod: Object) -> ObjectKey:
@@ -78,7 +78,7 @@ class PodGcInput:
     ended_max: int
 
 
-def garbage_in(cache: Cache, known: PodGcInput) -> list[Removal]:
+def garbage_in(cache: Cache, known: PodGcInput) -> list[PodRemoval]:
     """What is to be removed in one round."""
     leaving = _objects(cache, cache.by(LEAVING.name, "true"))
     keys = [key for phase in pod_state.OVER for key in cache.by(PHASE.name, phase)]
@@ -86,7 +86,7 @@ def garbage_in(cache: Cache, known: PodGcInput) -> list[Removal]:
     return garbage(ended, leaving, known.ended_max)[:BATCH]
 
 
-def describe(removal: Removal) -> Decided:
+def describe(removal: PodRemoval) -> Decided:
     """A removal as its record has it."""
     why = "no node has it, so no agent removes it" if removal.at_once else "it has ended, and too many have"
     action = describe_write("delete", PODS, removal.key, body=removal)
@@ -97,7 +97,7 @@ def _decide(view: View, known: PodGcInput) -> list[Decided]:
     return [describe(each) for each in garbage_in(view.cache(PODS), known)]
 
 
-class PodGarbage(PeriodicLoop[Removal]):
+class PodGarbage(PeriodicLoop[PodRemoval]):
     """`run` until cancelled."""
 
     name = NAME
@@ -112,7 +112,7 @@ class PodGarbage(PeriodicLoop[Removal]):
         found = garbage_in(self._informer.cache, self._known)
         await self.carry_out(self.begin_pass(self._known, self.kernel.clock.wall()), found)
 
-    async def act(self, step: Removal, write: Writes) -> Sequence[OwnWrite] | None:
+    async def act(self, step: PodRemoval, write: Writes) -> Sequence[OwnWrite] | None:
         grace_s = 0 if step.at_once else None
         try:
             await self.kernel.client.delete(
@@ -124,7 +124,7 @@ class PodGarbage(PeriodicLoop[Removal]):
             return None  # It is gone, or another one has its name.
         return ()
 
-    def describe(self, step: Removal) -> Decided:
+    def describe(self, step: PodRemoval) -> Decided:
         return describe(step)
 
     def ends_pass(self, error: ApiError, is_late: bool) -> bool:

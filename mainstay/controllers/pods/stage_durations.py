@@ -9,7 +9,7 @@ not counted again.
 from datetime import timedelta
 from typing import Final
 
-from mainstay.api.stages import Stage, stage_of
+from mainstay.api.stages import PodStage, stage_of
 from mainstay.client.entry import Change
 from mainstay.env import Clock
 from mainstay.loop.histogram import Histogram
@@ -20,14 +20,14 @@ BOUND: Final = Objective("bound", timedelta(seconds=5), 99)
 READY: Final = Objective("ready", timedelta(seconds=30), 99)
 """From the beginning, each."""
 
-_ORDER: Final = {stage: number for number, stage in enumerate(Stage)}
-_FIRST: Final = (Stage.ADMITTED, Stage.QUEUED)
+_ORDER: Final = {stage: number for number, stage in enumerate(PodStage)}
+_FIRST: Final = (PodStage.ADMITTED, PodStage.QUEUED)
 
 
 class _Seen:
     __slots__ = ("began_ns", "since_ns", "stage")
 
-    def __init__(self, stage: Stage, now_ns: int) -> None:
+    def __init__(self, stage: PodStage, now_ns: int) -> None:
         self.stage = stage
         self.since_ns = now_ns
         self.began_ns = now_ns
@@ -39,9 +39,9 @@ class StageDurations:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._pods: dict[str, _Seen] = {}
-        self.durations = {stage: Histogram(BOUNDS_S) for stage in Stage}
+        self.durations = {stage: Histogram(BOUNDS_S) for stage in PodStage}
         """How long pods were in a stage before they got further. Nothing comes after the last one."""
-        self.burns = {Stage.BOUND: Burn(BOUND), Stage.READY: Burn(READY)}
+        self.burns = {PodStage.BOUND: Burn(BOUND), PodStage.READY: Burn(READY)}
 
     def now_ns(self) -> int:
         return self._clock.monotonic_ns()

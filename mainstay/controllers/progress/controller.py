@@ -37,7 +37,7 @@ from mainstay.api.progress import (
     ProgressVerdict,
     progress_of,
 )
-from mainstay.api.stages import Stage
+from mainstay.api.stages import PodStage
 from mainstay.client.indexes import OWNER
 from mainstay.controllers.deployment import status as rollout_status
 from mainstay.controllers.progress.holdups import MESSAGE_LENGTH_MAX, Holdup, limit_of, pending_reasons, replicas_of
@@ -156,7 +156,10 @@ def of_job(job: Object, pods: Sequence[Object], now: datetime) -> Progress:
         verdict = ProgressVerdict.FAILED
         error = _error_of(failed)
     elif spec.get("suspend"):
-        limit, verdict = ProgressLimit(Stage.ADMITTED, "job", "Suspended", desired - succeeded), ProgressVerdict.WAITING
+        limit, verdict = (
+            ProgressLimit(PodStage.ADMITTED, "job", "Suspended", desired - succeeded),
+            ProgressVerdict.WAITING,
+        )
     else:
         tried = max(0, min(parallel, desired - succeeded) - replicas.admitted)
         limit, verdict = _limit((*_not_admitted(job, tried, "job"), *replicas.holdups))
@@ -189,13 +192,13 @@ def _not_admitted(workload: Object, count: int, component: str) -> list[Holdup]:
         return []
     said = pod_state.condition_of(workload, rollout_status.REPLICA_FAILURE)
     if said is None or said.get("status") != "True":
-        return [Holdup(Stage.ADMITTED, component, "Creating")] * count
+        return [Holdup(PodStage.ADMITTED, component, "Creating")] * count
     # A quota is others' to give back. What is refused for another reason is refused again.
     message = str(said.get("message") or "")
     is_quota = "exceeded quota" in message
     verdict = ProgressVerdict.WAITING if is_quota else ProgressVerdict.STUCK
     reason = "QuotaExceeded" if is_quota else str(said.get("reason") or "FailedCreate")
-    return [Holdup(Stage.ADMITTED, "server", reason, message[:MESSAGE_LENGTH_MAX], verdict)] * count
+    return [Holdup(PodStage.ADMITTED, "server", reason, message[:MESSAGE_LENGTH_MAX], verdict)] * count
 
 
 def _last_action(workload: Object, pods: Iterable[Object], before: Progress | None) -> ProgressAction | None:
@@ -312,11 +315,11 @@ def _limit_of_sets(
     if said.get("reason") == rollout_status.HELD:
         message = str(said.get("message") or "")[:MESSAGE_LENGTH_MAX]
         return ProgressLimit(
-            Stage.ADMITTED, "deployment", rollout_status.HELD, behind, message
+            PodStage.ADMITTED, "deployment", rollout_status.HELD, behind, message
         ), ProgressVerdict.WAITING
     if deployment["spec"].get("paused"):
-        return ProgressLimit(Stage.ADMITTED, "deployment", "Paused", behind), ProgressVerdict.WAITING
-    return ProgressLimit(Stage.ADMITTED, "deployment", "RollingOut", behind), ProgressVerdict.PROGRESSING
+        return ProgressLimit(PodStage.ADMITTED, "deployment", "Paused", behind), ProgressVerdict.WAITING
+    return ProgressLimit(PodStage.ADMITTED, "deployment", "RollingOut", behind), ProgressVerdict.PROGRESSING
 
 
 def _together(parts: Iterable[Progress]) -> tuple[PendingReason, ...]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.progress import PendingReason, ProgressLimit, ProgressVerdict
-from mainstay.api.stages import SERVING_CONDITION, Stage, stage_of
+from mainstay.api.stages import SERVING_CONDITION, PodStage, stage_of
 
 MESSAGE_LENGTH_MAX: Final = 256
 
@@ -31,8 +31,8 @@ HOPELESS: Final = frozenset(
 )
 """Why a container does not run: it will be tried again, and there is no reason why that should help."""
 
-_ORDER: Final = tuple(Stage)
-_PENDING: Final = (Stage.ADMITTED, Stage.QUEUED, Stage.SCHEDULED)
+_ORDER: Final = tuple(PodStage)
+_PENDING: Final = (PodStage.ADMITTED, PodStage.QUEUED, PodStage.SCHEDULED)
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -40,7 +40,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 class Holdup:
     """Why one pod is no further. `stage` is what it does not reach."""
 
-    stage: Stage
+    stage: PodStage
     component: str
     reason: str
     message: str = ""
@@ -63,7 +63,7 @@ class Replicas:
 
 def replicas_of(pods: Iterable[Object]) -> Replicas:
     """Count pods. Those that are over, or leaving, do not count."""
-    found: dict[Stage, int] = dict.fromkeys(Stage, 0)
+    found: dict[PodStage, int] = dict.fromkeys(PodStage, 0)
     holdups = []
     for pod in pods:
         at = stage_of(pod)
@@ -72,39 +72,39 @@ def replicas_of(pods: Iterable[Object]) -> Replicas:
             if (holdup := holdup_of(pod, at[0])) is not None:
                 holdups.append(holdup)
     pending = sum(found[stage] for stage in _PENDING)
-    starting, ready = found[Stage.BOUND] + found[Stage.STARTING], found[Stage.READY] + found[Stage.SERVING]
+    starting, ready = found[PodStage.BOUND] + found[PodStage.STARTING], found[PodStage.READY] + found[PodStage.SERVING]
     return Replicas(
         admitted=pending + starting + ready,
         pending=pending,
         bound=starting + ready,
         starting=starting,
         ready=ready,
-        serving=found[Stage.SERVING],
+        serving=found[PodStage.SERVING],
         holdups=tuple(holdups),
     )
 
 
-def holdup_of(pod: Object, stage: Stage) -> Holdup | None:
+def holdup_of(pod: Object, stage: PodStage) -> Holdup | None:
     """Why a pod that is in this stage is no further. None: nothing is missing."""
     match stage:
-        case Stage.ADMITTED:
+        case PodStage.ADMITTED:
             gates = ", ".join(str(each.get("name")) for each in pod["spec"]["schedulingGates"])
-            return Holdup(Stage.QUEUED, "gates", "SchedulingGated", f"it waits for {gates}", ProgressVerdict.WAITING)
-        case Stage.QUEUED:
+            return Holdup(PodStage.QUEUED, "gates", "SchedulingGated", f"it waits for {gates}", ProgressVerdict.WAITING)
+        case PodStage.QUEUED:
             return _queued(pod)
-        case Stage.SCHEDULED:
+        case PodStage.SCHEDULED:
             node = (pod.get("status") or _NOTHING).get("nominatedNodeName")
-            return Holdup(Stage.BOUND, "scheduler", "MakingRoom", f"room is being made on {node}")
-        case Stage.BOUND:
-            return Holdup(Stage.STARTING, "agent", "NotTakenOn", f"by {pod_state.node_of(pod)}")
-        case Stage.STARTING:
+            return Holdup(PodStage.BOUND, "scheduler", "MakingRoom", f"room is being made on {node}")
+        case PodStage.BOUND:
+            return Holdup(PodStage.STARTING, "agent", "NotTakenOn", f"by {pod_state.node_of(pod)}")
+        case PodStage.STARTING:
             return _starting(pod)
-        case Stage.READY:
+        case PodStage.READY:
             said = pod_state.condition_of(pod, SERVING_CONDITION) or _NOTHING
             if said.get("status") != "False":
                 return None  # No Service leads to it, as far as is known, and none has to.
             reason, message = str(said.get("reason") or ""), str(said.get("message") or "")
-            return Holdup(Stage.SERVING, "endpoint-slice", reason, message, ProgressVerdict.WAITING)
+            return Holdup(PodStage.SERVING, "endpoint-slice", reason, message, ProgressVerdict.WAITING)
         case _:
             return None
 
@@ -112,9 +112,9 @@ def holdup_of(pod: Object, stage: Stage) -> Holdup | None:
 def _queued(pod: Object) -> Holdup:
     said = pod_state.condition_of(pod, "PodScheduled") or _NOTHING
     if said.get("status") != "False":
-        return Holdup(Stage.SCHEDULED, "scheduler", "Queued")
+        return Holdup(PodStage.SCHEDULED, "scheduler", "Queued")
     reason, message = str(said.get("reason") or "Unschedulable"), str(said.get("message") or "")
-    return Holdup(Stage.SCHEDULED, "scheduler", reason, message[:MESSAGE_LENGTH_MAX], ProgressVerdict.WAITING)
+    return Holdup(PodStage.SCHEDULED, "scheduler", reason, message[:MESSAGE_LENGTH_MAX], ProgressVerdict.WAITING)
 
 
 def _starting(pod: Object) -> Holdup:
@@ -124,10 +124,10 @@ def _starting(pod: Object) -> Holdup:
     for each in waiting:
         if each.get("reason") in HOPELESS:
             message = str(each.get("message") or "")[:MESSAGE_LENGTH_MAX]
-            return Holdup(Stage.READY, "agent", each["reason"], message, ProgressVerdict.STUCK)
+            return Holdup(PodStage.READY, "agent", each["reason"], message, ProgressVerdict.STUCK)
     reason = next((str(each["reason"]) for each in waiting if each.get("reason")), "")
     said = pod_state.condition_of(pod, "Ready") or _NOTHING
-    return Holdup(Stage.READY, "agent", reason or str(said.get("reason") or "Starting"))
+    return Holdup(PodStage.READY, "agent", reason or str(said.get("reason") or "Starting"))
 
 
 def pending_reasons(holdups: Iterable[Holdup]) -> tuple[PendingReason, ...]:
@@ -135,7 +135,7 @@ def pending_reasons(holdups: Iterable[Holdup]) -> tuple[PendingReason, ...]:
     counts: dict[str, int] = {}
     messages: dict[str, str] = {}
     for each in holdups:
-        if _ORDER.index(each.stage) <= _ORDER.index(Stage.BOUND):
+        if _ORDER.index(each.stage) <= _ORDER.index(PodStage.BOUND):
             counts[each.reason] = counts.get(each.reason, 0) + 1
             messages.setdefault(each.reason, each.message)
     order = sorted(counts, key=lambda reason: (-counts[reason], reason))
@@ -144,7 +144,7 @@ def pending_reasons(holdups: Iterable[Holdup]) -> tuple[PendingReason, ...]:
 
 def limit_of(holdups: Sequence[Holdup]) -> tuple[ProgressLimit, ProgressVerdict] | None:
     """The boundary that most of them stand before, and what to make of it. None if nothing holds them up."""
-    counts: dict[Stage, int] = {}
+    counts: dict[PodStage, int] = {}
     for each in holdups:
         counts[each.stage] = counts.get(each.stage, 0) + 1
     if not counts:

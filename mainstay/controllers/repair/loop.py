@@ -58,7 +58,7 @@ _logger = logging.getLogger(__name__)
 _decode = msgspec.json.Decoder().decode
 
 
-class Repair(PeriodicLoop[Step]):
+class RepairLoop(PeriodicLoop[Step]):
     """`run` until cancelled."""
 
     name = NAME
@@ -234,4 +234,4 @@ class Repair(PeriodicLoop[Step]):
                 return await self._client.get(COMPONENT_STATES, NAME)
 
 
-LOOP: Final = LoopSpec(NAME, Repair, DECIDER)
+LOOP: Final = LoopSpec(NAME, RepairLoop, DECIDER)

@@ -23,7 +23,7 @@ from mainstay.explain.why.causes import Cause, gravity
 from mainstay.explain.why.control import held, not_done
 from mainstay.explain.why.found import (
     NOTHING,
-    Found,
+    Finding,
     broken,
     clock,
     count,
@@ -55,7 +55,7 @@ from mainstay.explain.why.workload import (
 from mainstay.explain.writers import Version, parse_cause
 
 
-async def why_replica_set(case: Case, replica_set: Object) -> Found:
+async def why_replica_set(case: Case, replica_set: Object) -> Finding:
     if is_leaving(replica_set):
         return await leaving(case, REPLICASETS, replica_set)
     await case.moment.load([PODS, NODES])
@@ -75,7 +75,7 @@ async def why_replica_set(case: Case, replica_set: Object) -> Found:
     return replace(found, also=await on_late_nodes(case, replica_set)).after((desired,))
 
 
-async def _complete(case: Case, replica_set: Object, versions: Sequence[Version]) -> Found:
+async def _complete(case: Case, replica_set: Object, versions: Sequence[Version]) -> Finding:
     last = None if wanted_replicas(replica_set) else version_of_zero(versions)
     if last is None:
         return complete(case, REPLICASETS, replica_set, versions)
@@ -87,7 +87,7 @@ async def _complete(case: Case, replica_set: Object, versions: Sequence[Version]
 # A set and its pods.
 
 
-async def hold_up(case: Case, replica_set: Object, words: str, old: str = "") -> Found | None:
+async def hold_up(case: Case, replica_set: Object, words: str, old: str = "") -> Finding | None:
     """Why a set has not all its pods ready; None if it has. `old`: what there is of former templates, in words."""
     wanted = wanted_replicas(replica_set)
     pods = await case.owned(PODS, replica_set["metadata"].get("uid", ""))
@@ -123,7 +123,7 @@ async def hold_up(case: Case, replica_set: Object, words: str, old: str = "") ->
 
 async def _not_made(
     case: Case, replica_set: Object, words: str, there: int, wanted: int, failed_ones: Sequence[Object]
-) -> Found | None:
+) -> Finding | None:
     """Why pods are missing."""
     subject = subject_of(REPLICASETS, replica_set)
     what = f"{there} of {wanted} pods of {words} {'is' if there == 1 else 'are'} there"
@@ -140,7 +140,7 @@ async def _not_made(
         if (later := await freed(case, subject.namespace, message, what, "replicaset")) is not None:
             return later
         text = f"{what}, and the server refuses to make more: {message}"
-        return Found(
+        return Finding(
             cause=cause,
             sentence=sentence(shortened(text, 400)),
             verdict=verdict,

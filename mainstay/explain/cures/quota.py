@@ -11,7 +11,7 @@ from mainstay.api.kind import Object
 from mainstay.api.quantity import ZERO, Quantity
 from mainstay.api.quota_usage import PODS, is_about, unsaid, usage_of
 from mainstay.explain.cures.owner import patched, set_requests, workload_of
-from mainstay.explain.cures.values import Change, TriedCure
+from mainstay.explain.cures.values import CureKind, TriedCure
 from mainstay.explain.plan.quotas import QuotaBook, limit_of
 
 
@@ -40,11 +40,11 @@ def quota_cures(quotas: Iterable[Object], pod: Object, count: int = 1) -> tuple[
     found = []
     if parts and not _refused(raised, pod, count):
         text = f"{'; '.join(parts)}: then {_pods(count)} can be made"
-        found.append(TriedCure((Change.RAISE_QUOTA,), text, (), "", " && ".join(commands), cost=20 + 10 * len(parts)))
+        found.append(TriedCure((CureKind.RAISE_QUOTA,), text, (), "", " && ".join(commands), cost=20 + 10 * len(parts)))
     fewer = _fits(limits, pod, count)
     if 0 < fewer < count:
         text = f"ask for {count - fewer} fewer: {_pods(fewer)} can be made as it is"
-        found.append(TriedCure((Change.SCALE_DOWN,), text, (), "", cost=40))
+        found.append(TriedCure((CureKind.SCALE_DOWN,), text, (), "", cost=40))
     return tuple(found)
 
 
@@ -95,7 +95,7 @@ def _say_it(quotas: Iterable[Object], pod: Object) -> TriedCure | None:
             container = (pod["spec"].get("containers") or [{}])[0].get("name", "")
             example = {name: amount for name, amount in (("cpu", "100m"), ("memory", "128Mi")) if name in missing}
             command = "" if "limits." in missing else set_requests(workload, container, example)
-            return TriedCure((Change.SAY_REQUEST,), text, (), "", command, cost=20)
+            return TriedCure((CureKind.SAY_REQUEST,), text, (), "", command, cost=20)
     return None
 
 

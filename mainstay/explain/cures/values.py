@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Change(StrEnum):
+class CureKind(StrEnum):
     """What kind of change a cure is. Shown to users: only add."""
 
     WAIT_FOR_NODE = "WaitForNode"
@@ -28,7 +28,7 @@ class Change(StrEnum):
 
 
 WAITS: Final = frozenset(
-    {Change.WAIT_FOR_NODE, Change.WAIT_FOR_PODS, Change.WAIT_FOR_GHOSTS, Change.WAIT_FOR_RESERVATION}
+    {CureKind.WAIT_FOR_NODE, CureKind.WAIT_FOR_PODS, CureKind.WAIT_FOR_GHOSTS, CureKind.WAIT_FOR_RESERVATION}
 )
 
 
@@ -36,7 +36,7 @@ WAITS: Final = frozenset(
 class TriedCure:
     """A change that lets the pod run. Encodable as it is."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[CureKind, ...]
     sentence: str
     nodes: tuple[str, ...]
     """All that could take it then."""

@@ -38,7 +38,7 @@ from mainstay.explain.registry import Rooms
 from mainstay.explain.story.lines import StoryObject
 from mainstay.explain.story.scope import Family, FollowedObject
 from mainstay.explain.story.timeline import NothingKnown
-from mainstay.explain.why.answer import Answer, Verdict
+from mainstay.explain.why.answer import Verdict, WhyAnswer
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.dispatch import why
 from mainstay.explain.words import said
@@ -74,7 +74,7 @@ async def debug(
     return with_root_cause(view, await why(moment, rooms, kind, name, namespace))
 
 
-def with_root_cause(view: DebugView, answer: Answer) -> DebugView:
+def with_root_cause(view: DebugView, answer: WhyAnswer) -> DebugView:
     """The view, with what `why` says where the view itself only says that something is not there yet."""
     told = msgspec.structs.replace(view, root_cause=str(answer.cause), why_verdict=str(answer.verdict))
     if view.finding not in _VAGUE:
@@ -91,7 +91,7 @@ def with_root_cause(view: DebugView, answer: Answer) -> DebugView:
     )
 
 
-def _advice(view: DebugView, answer: Answer) -> str:
+def _advice(view: DebugView, answer: WhyAnswer) -> str:
     """What cures it, if `why` knows; and in any case how to see more of it."""
     if answer.cures:
         cure = answer.cures[0]

@@ -35,7 +35,7 @@ from mainstay.explain.moment import Moment
 from mainstay.explain.plan.admission import Proposal
 from mainstay.explain.plan.projection import ENDS_AFTER, KINDS, Expansion, Workloads
 from mainstay.explain.plan.quotas import ProjectedQuota, QuotaBook, kinds_behind, limit_of, uses
-from mainstay.explain.plan.report import SEED, Report
+from mainstay.explain.plan.report import SEED, PlanReport
 from mainstay.explain.plan.values import ObjectPlan, PlanAnswer, WorkloadPlan
 from mainstay.explain.registry import PlacementPlan, Rooms
 from mainstay.explain.why.answer import Verdict
@@ -79,7 +79,7 @@ async def planned(moment: Moment, rooms: Rooms, proposals: Sequence[Proposal], n
     before.settle()
     runs = [_run(state, proposals, variant) for variant in VARIANTS]
     after, objects = runs[0]
-    report = Report(before, after, [other for other, _ in runs])
+    report = PlanReport(before, after, [other for other, _ in runs])
     workloads = [
         report.workload(proposal)
         for proposal, made in zip(proposals, objects, strict=True)

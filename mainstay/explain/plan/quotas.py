@@ -12,7 +12,7 @@ from typing import Final
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.quantity import ZERO, Quantity, parse
-from mainstay.api.quota_usage import PODS, Resource, Term, is_about, resources_behind, terms_of, unsaid, usage_of
+from mainstay.api.quota_usage import PODS, QuotaTerm, Resource, is_about, resources_behind, terms_of, unsaid, usage_of
 
 _NAMED_MAX: Final = 20
 
@@ -25,7 +25,7 @@ class ProjectedQuota:
     name: str
     hard: Mapping[str, Quantity]
     used: Mapping[str, Quantity]
-    terms: tuple[Term, ...] = ()
+    terms: tuple[QuotaTerm, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from mainstay.explain.cures.values import TriedCure
 from mainstay.explain.plan.admission import Proposal
 from mainstay.explain.plan.projection import Expansion, workload_of
 from mainstay.explain.plan.quotas import ProjectedQuota
-from mainstay.explain.plan.values import Other, PlannedStep, RefusedPods, RemovedPods, Wait, WorkloadPlan
+from mainstay.explain.plan.values import Other, PlannedStep, RefusedPods, RemovedPods, WaitingPods, WorkloadPlan
 
 SEED: Final = "plan"
 
 
-class Report:
+class PlanReport:
     """Of what came of it. `runs` are all that were made of it, the first one included."""
 
     def __init__(self, before: Expansion, after: Expansion, runs: Sequence[Expansion]) -> None:
@@ -88,7 +88,7 @@ class Report:
             for world, pods in zip(self._worlds, self._runs, strict=True)
         ]
 
-    def _waits(self, waiting: Sequence[Object]) -> tuple[Wait, ...]:
+    def _waits(self, waiting: Sequence[Object]) -> tuple[WaitingPods, ...]:
         objects = {kind: self._after.all(kind) for kind in (NODES, PODS, RESERVATIONS, ZONE_QUOTAS)}
         return self._after.placing.waits(waiting, objects) if waiting else ()
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from mainstay.explain.cures.values import TriedCure
 from mainstay.explain.plan.quotas import QuotaUse
-from mainstay.explain.plan.values import SIBLINGS_MAX, ObjectPlan, PlanAnswer, Wait, WorkloadPlan
+from mainstay.explain.plan.values import SIBLINGS_MAX, ObjectPlan, PlanAnswer, WaitingPods, WorkloadPlan
 
 _NODES_MAX: Final = 6
 _CURES_MAX: Final = 2
@@ -65,7 +65,7 @@ def _workload(plan: WorkloadPlan, wide: bool) -> Iterable[str]:
     yield from plan.notes
 
 
-def _wait(wait: Wait, wide: bool) -> Iterable[str]:
+def _wait(wait: WaitingPods, wide: bool) -> Iterable[str]:
     yield f"{wait.count} would wait: {wait.text}"
     if wide:
         yield f"  {wait.message}"

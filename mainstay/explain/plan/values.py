@@ -31,7 +31,7 @@ class ObjectPlan(_Part, frozen=True, kw_only=True):
     refusal: str = ""
 
 
-class Wait(_Part, frozen=True, kw_only=True):
+class WaitingPods(_Part, frozen=True, kw_only=True):
     """Some pods of a workload that no node would take, for the same reasons."""
 
     count: int
@@ -82,7 +82,7 @@ class WorkloadPlan(_Part, frozen=True, kw_only=True):
     """Those of earlier templates that would still be there."""
     nodes: Mapping[str, int] = {}
     zones: Mapping[str, int] = {}
-    waits: tuple[Wait, ...] = ()
+    waits: tuple[WaitingPods, ...] = ()
     refused: tuple[RefusedPods, ...] = ()
     removed: tuple[RemovedPods, ...] = ()
     steps: tuple[PlannedStep, ...] = ()

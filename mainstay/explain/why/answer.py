@@ -12,7 +12,7 @@ import msgspec
 
 from mainstay.explain.why.causes import Cause, Tier
 
-__all__ = ["Answer", "Cause", "ChainLink", "Evidence", "LinkState", "Subject", "Tier", "Verdict"]
+__all__ = ["AnswerObject", "AnswerSource", "Cause", "ChainLink", "LinkState", "Tier", "Verdict", "WhyAnswer"]
 
 API_VERSION: Final = "mainstay.dev/v1"
 
@@ -47,7 +47,7 @@ class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     pass
 
 
-class Subject(_Part, frozen=True):
+class AnswerObject(_Part, frozen=True):
     """An object that an answer speaks of."""
 
     kind: str
@@ -69,7 +69,7 @@ class Subject(_Part, frozen=True):
         return f"{self.kind.lower()}/{self.name}"
 
 
-class Evidence(_Part, frozen=True):
+class AnswerSource(_Part, frozen=True):
     """Where something is known from. At least one of the first three is there."""
 
     decision: str = ""
@@ -90,8 +90,8 @@ class ChainLink(_Part, frozen=True, kw_only=True):
     `serving`, `condition` …"""
     state: LinkState
     text: str
-    object: Subject | None = None
-    evidence: tuple[Evidence, ...] = ()
+    object: AnswerObject | None = None
+    evidence: tuple[AnswerSource, ...] = ()
 
 
 class Verdicts(_Part, frozen=True):
@@ -131,7 +131,7 @@ class Involved(_Part, frozen=True):
     who: str
     """A component, a user, or an object."""
     text: str
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[AnswerSource, ...] = ()
 
 
 class Staleness(_Part, frozen=True):
@@ -156,10 +156,10 @@ class Also(_Part, frozen=True):
     count: int = 1
 
 
-class Answer(_Part, frozen=True, kw_only=True):
+class WhyAnswer(_Part, frozen=True, kw_only=True):
     """Why an object is as it is."""
 
-    subject: Subject
+    subject: AnswerObject
     revision: int
     """Of the moment that was asked about."""
     at: datetime
@@ -168,7 +168,7 @@ class Answer(_Part, frozen=True, kw_only=True):
     tier: Tier
     sentence: str
     """The cause in one sentence, with names and numbers."""
-    about: Subject | None = None
+    about: AnswerObject | None = None
     """Where the chain is broken, if that is another object."""
     since: datetime | None = None
     chain: tuple[ChainLink, ...] = ()

@@ -26,7 +26,7 @@ _A_MOMENT: Final = timedelta(microseconds=1)
 
 if TYPE_CHECKING:
     from mainstay.explain.registry import Rooms
-    from mainstay.explain.why.found import Found
+    from mainstay.explain.why.found import Finding
     from mainstay.explain.why.trouble import Trouble
 
 OWNER_KINDS: Final = {(kind.reference.group, kind.reference.kind): kind.reference for kind in BUILTIN}
@@ -118,7 +118,7 @@ class Case:
     async def holds(self, kind: KindName, name: str, namespace: str = "") -> tuple[HoldFound, ...]:
         return await holds_on(self.moment, self.rooms, kind, name, namespace)
 
-    async def hold_up(self, kind: KindName, obj: Object, words: str, old: str = "") -> "Found | None":
+    async def hold_up(self, kind: KindName, obj: Object, words: str, old: str = "") -> "Finding | None":
         """Why an object has not all its pods ready, in the words of its owner. None: it has, or no room knows."""
         known = self.rooms.hold_up(kind)
         return None if known is None else await known(self, obj, words, old)

@@ -9,7 +9,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.explain.why.answer import Also, Involved, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
-from mainstay.explain.why.found import Found, broken, clock, count, evidence_of, sentence, shortened, subject_of
+from mainstay.explain.why.found import Finding, broken, clock, count, evidence_of, sentence, shortened, subject_of
 from mainstay.explain.why.refusals import refusal_cause
 from mainstay.journal.record import DecisionRecord, Ending, moment
 
@@ -19,7 +19,7 @@ STILL_TOLD: Final = timedelta(hours=1)
 _COMPONENTS: Final = ("admission", "quota", "authorization")
 
 
-async def with_refused_change(case: Case, kind: KindName, obj: Object, found: Found) -> Found:
+async def with_refused_change(case: Case, kind: KindName, obj: Object, found: Finding) -> Finding:
     """The same answer; and that the last change was refused, if that is so, and its writer has not changed it since."""
     last = await _refused(case, kind, obj)
     if last is None:

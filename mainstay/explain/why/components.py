@@ -12,7 +12,7 @@ from typing import Any, Final
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import COMPONENT_STATES, LEASES
 from mainstay.api.pod_state import time_of
-from mainstay.explain.why.answer import Evidence
+from mainstay.explain.why.answer import AnswerSource
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import NOTHING, ago, clock
@@ -30,7 +30,7 @@ _CONTROLLED_FROM: Final = "replicasets.apps"
 
 
 @dataclass(frozen=True, slots=True)
-class Component:
+class ObservedComponent:
     """A process that decides, as it was last heard of."""
 
     name: str
@@ -57,12 +57,12 @@ class Component:
         return self.heard_at is not None and now - self.heard_at < SILENT_AFTER
 
     @property
-    def evidence(self) -> Evidence:
-        return Evidence(source="ComponentState", component=self.name, at=self.said_at, revision=self.revision)
+    def evidence(self) -> AnswerSource:
+        return AnswerSource(source="ComponentState", component=self.name, at=self.said_at, revision=self.revision)
 
 
 @dataclass(frozen=True, slots=True)
-class Leader:
+class LeaseHolder:
     """Who leads, by the Lease."""
 
     lease: str
@@ -86,8 +86,10 @@ class Leader:
         return self.is_in_office(now) and now - self.renewed_at > (self.until - self.renewed_at) / 2
 
     @property
-    def evidence(self) -> Evidence:
-        return Evidence(source=f"Lease {self.lease}", component=self.who, at=self.renewed_at, revision=self.revision)
+    def evidence(self) -> AnswerSource:
+        return AnswerSource(
+            source=f"Lease {self.lease}", component=self.who, at=self.renewed_at, revision=self.revision
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +100,18 @@ class Absence:
     text: str
     """A sentence's worth, without its full stop."""
     since: datetime | None
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[AnswerSource, ...] = ()
 
 
-async def components(case: Case) -> tuple[Component, ...]:
+async def components(case: Case) -> tuple[ObservedComponent, ...]:
     """All that have ever published their state, sorted by name."""
-    known: tuple[Component, ...] | None = case.memo.get("components")
+    known: tuple[ObservedComponent, ...] | None = case.memo.get("components")
     if known is None:
         known = case.memo["components"] = await _components(case)
     return known
 
 
-async def _components(case: Case) -> tuple[Component, ...]:
+async def _components(case: Case) -> tuple[ObservedComponent, ...]:
     found = []
     leases = await _leases(case)
     for obj in await case.all(COMPONENT_STATES):
@@ -121,7 +123,7 @@ async def _components(case: Case) -> tuple[Component, ...]:
             signs.append(await _last_decision(case, name))
         heard = [each for each in signs if each is not None]
         found.append(
-            Component(
+            ObservedComponent(
                 name=name,
                 revisions=status.get("revisions") or {},
                 term=status.get("term") or "",
@@ -138,7 +140,7 @@ async def _last_decision(case: Case, component: str) -> datetime | None:
     return moment(found.records[-1].at) if found.records else None
 
 
-async def _leases(case: Case) -> dict[str, Leader]:
+async def _leases(case: Case) -> dict[str, LeaseHolder]:
     found = {}
     for lease in await case.all(LEASES):
         if lease["metadata"].get("namespace") == LEASE_NAMESPACE:
@@ -146,11 +148,11 @@ async def _leases(case: Case) -> dict[str, Leader]:
     return found
 
 
-def _leader(lease: Object) -> Leader:
+def _leader(lease: Object) -> LeaseHolder:
     spec: Mapping[str, Any] = lease.get("spec") or NOTHING
     renewed_at = time_of(spec.get("renewTime"))
     lasts = timedelta(seconds=float(spec.get("leaseDurationSeconds") or 0))
-    return Leader(
+    return LeaseHolder(
         lease=lease["metadata"]["name"],
         holder=str(spec.get("holderIdentity") or ""),
         renewed_at=renewed_at,
@@ -177,7 +179,7 @@ async def no_scheduler(case: Case) -> Absence | None:
 
 
 def _absence(
-    what: str, leaders: list[Leader], everybody: list[Component], now: datetime, cause: Cause
+    what: str, leaders: list[LeaseHolder], everybody: list[ObservedComponent], now: datetime, cause: Cause
 ) -> Absence | None:
     if any(each.is_in_office(now) and not each.is_late(now) for each in leaders):
         return None

@@ -8,12 +8,12 @@ from mainstay.api.holds import HoldScope
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.explain.holds import HoldFound
-from mainstay.explain.why.answer import CureFound, Evidence, Staleness, Verdict
+from mainstay.explain.why.answer import AnswerSource, CureFound, Staleness, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.components import AT_ONCE, components, no_controllers
 from mainstay.explain.why.found import (
-    Found,
+    Finding,
     ago,
     broken,
     clock,
@@ -33,15 +33,15 @@ FAILING_WITHIN: Final = timedelta(minutes=10)
 _UNAVAILABLE: Final = ("Unavailable", "Throttled")
 
 
-def hold_found(hold: HoldFound, text: str) -> Found:
+def hold_found(hold: HoldFound, text: str) -> Finding:
     """That it is held."""
-    evidence = Evidence(source=f"Hold {hold.name}", revision=hold.revision)
+    evidence = AnswerSource(source=f"Hold {hold.name}", revision=hold.revision)
     cause = {
         HoldScope.ROLLOUT: Cause.ROLLOUT_HELD,
         HoldScope.CONTROLLER: Cause.CONTROLLER_HELD,
         HoldScope.EVICTIONS: Cause.EVICTIONS_FROZEN,
     }[hold.what]
-    return Found(
+    return Finding(
         cause=cause,
         sentence=sentence(text),
         verdict=Verdict.WAITING,
@@ -50,7 +50,7 @@ def hold_found(hold: HoldFound, text: str) -> Found:
     )
 
 
-async def held(case: Case, kind: KindName, obj: Object, controllers: Sequence[str], what: str) -> Found | None:
+async def held(case: Case, kind: KindName, obj: Object, controllers: Sequence[str], what: str) -> Finding | None:
     """Whether one of these controllers is held. `what` is what does not happen: `2 of 5 pods are there`."""
     subject = subject_of(kind, obj)
     for hold in await case.holds(kind, subject.name, subject.namespace):
@@ -63,7 +63,7 @@ async def held(case: Case, kind: KindName, obj: Object, controllers: Sequence[st
 
 async def not_done(
     case: Case, kind: KindName, obj: Object, controller: str, what: str, since: datetime | None
-) -> Found:
+) -> Finding:
     """Why a controller has not done something, said as `what`, that is wanted since then."""
     found = await held(case, kind, obj, (controller,), what)
     if found is not None:
@@ -71,7 +71,7 @@ async def not_done(
     subject = subject_of(kind, obj)
     absent = await no_controllers(case)
     if absent is not None:
-        return Found(
+        return Finding(
             cause=absent.cause,
             sentence=sentence(f"{what}, and {absent.text}"),
             verdict=Verdict.BLOCKED if absent.cause is Cause.NO_CONTROLLER else Verdict.WAITING,
@@ -91,7 +91,7 @@ async def not_done(
         last = f"; its last decision about it was at {clock(moment(own[-1].at))}" if own else ""
         text = f"{what}, and the controller {controller} has not looked at it for {ago(since, case.now)}{last}"
         evidence = (evidence_of(own[-1]),) if own else (said_by(obj),)
-        return Found(
+        return Finding(
             cause=Cause.NO_CONTROLLER if not own else Cause.NOT_OBSERVED_YET,
             sentence=sentence(text),
             verdict=Verdict.WAITING,
@@ -99,7 +99,7 @@ async def not_done(
             chain=(waiting("controller", f"{controller} has not looked at it", *evidence),),
         )
     evidence = (evidence_of(own[-1]),) if own else (said_by(obj),)
-    return Found(
+    return Finding(
         cause=Cause.NOT_OBSERVED_YET,
         sentence=sentence(f"{what}; the controller {controller} is about to see to it"),
         verdict=Verdict.WAITING,
@@ -108,7 +108,7 @@ async def not_done(
     )
 
 
-def _failing(records: Sequence[DecisionRecord], what: str, now: datetime) -> Found | None:
+def _failing(records: Sequence[DecisionRecord], what: str, now: datetime) -> Finding | None:
     """Whether the last decisions in a row have all failed."""
     failed: list[DecisionRecord] = []
     for each in reversed(records):
@@ -123,23 +123,23 @@ def _failing(records: Sequence[DecisionRecord], what: str, now: datetime) -> Fou
     link = broken("controller", f"{last.component}: {last.outcome.reason}", evidence_of(last))
     if last.outcome.reason in _UNAVAILABLE:
         text = f"{what}: the API server does not answer the controller {last.component} ({times}): {message}"
-        return Found(cause=Cause.API_UNAVAILABLE, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
+        return Finding(cause=Cause.API_UNAVAILABLE, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
     if last.outcome.ending is Ending.GIVE_UP:
         text = f"{what}: the controller {last.component} has given up ({last.outcome.reason}): {message}"
-        return Found(cause=Cause.CONTROLLER_FAILING, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
+        return Finding(cause=Cause.CONTROLLER_FAILING, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
     if len(failed) < FAILURES_MIN:
         return None
     if last.outcome.reason == "Conflict":
         others = f"is refused {times} in a row, because another writer changes it first"
         text = f"{what}: the controller {last.component} {others}: {message}"
-        return Found(cause=Cause.CONFLICTS, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
+        return Finding(cause=Cause.CONFLICTS, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
     text = f"{what}: the controller {last.component} has failed {times} in a row ({last.outcome.reason}): {message}"
-    return Found(cause=Cause.CONTROLLER_FAILING, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
+    return Finding(cause=Cause.CONTROLLER_FAILING, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
 
 
 async def _behind(
     case: Case, kind: KindName, obj: Object, controller: str, what: str, since: datetime | None
-) -> Found | None:
+) -> Finding | None:
     """Whether the controllers have said that they do not know of this version yet."""
     subject = subject_of(kind, obj)
     if since is None or case.now - since <= timedelta(seconds=1):
@@ -153,7 +153,7 @@ async def _behind(
             continue
         lag = f"{each.name} knows {kind.plural} up to revision {seen}, and the change is {changed}"
         text = f"{what}: the controller {controller} has not seen that yet. {lag}, {ago(since, case.now)} ago"
-        return Found(
+        return Finding(
             cause=Cause.STALE_VIEW,
             sentence=sentence(text),
             verdict=Verdict.WAITING,

@@ -13,13 +13,13 @@ from mainstay.api.kind_names import (
 from mainstay.api.pod_state import condition_of, is_leaving
 from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.registry import Rooms
-from mainstay.explain.why.answer import Answer, Subject, Verdict
+from mainstay.explain.why.answer import AnswerObject, Verdict, WhyAnswer
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import MEANINGS, Cause
 from mainstay.explain.why.changes import cause_of_refusal, with_refused_change
 from mainstay.explain.why.found import (
     NOTHING,
-    Found,
+    Finding,
     broken,
     clock,
     count,
@@ -54,7 +54,7 @@ _BAD: Final = frozenset({("Stalled", "True"), ("Ready", "False"), ("Available", 
 
 async def why(
     moment: Moment, rooms: Rooms, kind: KindName, name: str, namespace: str = "", generation: int | None = None
-) -> Answer:
+) -> WhyAnswer:
     """Why an object is as it is at a moment. Raises `JournalUnreachable`.
 
     With a `generation` that is over: how it stood when the next one came. Raises `NoSuchMoment` if there never was one
@@ -87,7 +87,7 @@ async def _last_known(case: Case, kind: KindName, name: str, namespace: str) -> 
 
 async def _of_generation(
     case: Case, kind: KindName, name: str, namespace: str, generation: int, current: int
-) -> Answer:
+) -> WhyAnswer:
     """How a generation stood just before the next one."""
     for version in await case.versions(kind.text, namespace, name):
         after = ((version.after or NOTHING).get("metadata") or NOTHING).get("generation")
@@ -103,7 +103,7 @@ async def _of_generation(
     return replace(answer, verdict=Verdict.INCOMPLETE, gaps=(gap, *answer.gaps))
 
 
-async def _found(case: Case, kind: KindName, obj: Object) -> Found:
+async def _found(case: Case, kind: KindName, obj: Object) -> Finding:
     if kind.text == PODS.text:
         return await of_pod(case, obj)
     if kind.text == RESOURCE_QUOTAS.text:
@@ -112,7 +112,7 @@ async def _found(case: Case, kind: KindName, obj: Object) -> Found:
     return await (_of_any(case, kind, obj) if analyser is None else analyser(case, obj))
 
 
-async def _of_any(case: Case, kind: KindName, obj: Object) -> Found:
+async def _of_any(case: Case, kind: KindName, obj: Object) -> Finding:
     """What can be said of an object of any kind: whether it is to go, and what its conditions say."""
     if is_leaving(obj):
         return await leaving(case, kind, obj)
@@ -121,19 +121,19 @@ async def _of_any(case: Case, kind: KindName, obj: Object) -> Found:
     if kind.text in UNCONTROLLED or (kind.text == CLAIMS and (obj.get("status") or NOTHING).get("phase") == "Pending"):
         text = f"{words} is kept, and nothing acts on it: Mainstay has no controller for {kind.plural}"
         link = broken("controller", f"none looks after {kind.plural}", said_by(obj))
-        return Found(cause=Cause.NO_CONTROLLER, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
+        return Finding(cause=Cause.NO_CONTROLLER, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
     for each in (obj.get("status") or NOTHING).get("conditions") or ():
         if (each.get("type"), each.get("status")) in _BAD:
             reason = f"{each.get('type')} {each.get('status')}, {each.get('reason')}: {each.get('message')}"
             link = broken("condition", shortened(reason, 160), said_by(obj, each))
             cause = Cause.CONTROLLER_FAILING if each.get("type") == "Stalled" else Cause.NOT_READY_YET
             text = sentence(shortened(f"{words} says itself: {reason}"))
-            return Found(cause=cause, sentence=text, verdict=Verdict.WAITING, chain=(link,))
+            return Finding(cause=cause, sentence=text, verdict=Verdict.WAITING, chain=(link,))
     observed = (obj.get("status") or NOTHING).get("observedGeneration")
     if observed is not None and subject.generation and int(observed) < subject.generation:
         text = f"generation {subject.generation} of {words} has not been acted on: {observed} was seen last"
         link = broken("controller", f"has seen generation {observed}", said_by(obj))
-        return Found(
+        return Finding(
             cause=Cause.NOT_OBSERVED_YET,
             sentence=sentence(text[0].upper() + text[1:]),
             verdict=Verdict.WAITING,
@@ -142,13 +142,13 @@ async def _of_any(case: Case, kind: KindName, obj: Object) -> Found:
     ready = condition_of(obj, "Ready")
     text = f"{words} is there, and nothing says that anything is wrong with it"
     link = done("object", "there", said_by(obj, ready))
-    return Found(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
+    return Finding(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
 
 
-async def _not_there(case: Case, kind: KindName, name: str, namespace: str) -> tuple[Found, Subject]:
+async def _not_there(case: Case, kind: KindName, name: str, namespace: str) -> tuple[Finding, AnswerObject]:
     """It was removed; or it was refused; or there never was one, as far as is known."""
     versions = await case.versions(kind.text, namespace, name)
-    subject = Subject(kind=kind.kind, name=name, namespace=namespace, type=kind.text)
+    subject = AnswerObject(kind=kind.kind, name=name, namespace=namespace, type=kind.text)
     records = await case.records(kind.text, namespace, name)
     # What a controller is refused while something goes is not what became of it.
     refused = [each for each in records if each.outcome.ending is Ending.REFUSED and not (versions and each.parent)]
@@ -162,7 +162,7 @@ async def _not_there(case: Case, kind: KindName, name: str, namespace: str) -> t
         asked = f"{last.user or 'an unknown user'} asked for it at {clock(time_of(last.at))}{times}"
         text = f"{subject.words} is not there: {asked}, and the server refused it: "
         link = broken("admission", f"{last.outcome.reason}: {shortened(last.outcome.message, 200)}", evidence_of(last))
-        found = Found(
+        found = Finding(
             cause=cause,
             sentence=sentence(shortened(text + last.outcome.message, 420)),
             verdict=verdict,
@@ -179,16 +179,16 @@ async def _not_there(case: Case, kind: KindName, name: str, namespace: str) -> t
     else:
         text += ", and there never was one"
     link = unknown("object", "no such object")
-    found = Found(cause=Cause.NO_SUCH_OBJECT, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
+    found = Finding(cause=Cause.NO_SUCH_OBJECT, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
     return found, subject
 
 
-def _answer(case: Case, subject: Subject, found: Found) -> Answer:
+def _answer(case: Case, subject: AnswerObject, found: Finding) -> WhyAnswer:
     gaps = tuple(dict.fromkeys((*found.gaps, *case.miss())))
     verdict = found.verdict
     if found.cause is Cause.NOT_RECORDED:
         verdict = Verdict.INCOMPLETE
-    return Answer(
+    return WhyAnswer(
         subject=subject,
         revision=case.moment.revision,
         at=case.now,

@@ -10,14 +10,14 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.pod_state import time_of
 from mainstay.explain.why.answer import (
     Also,
+    AnswerObject,
+    AnswerSource,
     ChainLink,
     CureFound,
-    Evidence,
     Involved,
     LinkState,
     NodeVerdict,
     Staleness,
-    Subject,
     Verdict,
     Verdicts,
 )
@@ -29,13 +29,13 @@ NOTHING: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Finding:
     """Why one object is as it is."""
 
     cause: Cause
     sentence: str
     verdict: Verdict
-    about: Subject | None = None
+    about: AnswerObject | None = None
     since: datetime | None = None
     chain: tuple[ChainLink, ...] = ()
     nodes: tuple[Verdicts, ...] = ()
@@ -49,14 +49,14 @@ class Found:
     advice: str = ""
     """What to do, if that is known better than from the cause alone."""
 
-    def after(self, links: Iterable[ChainLink]) -> "Found":
+    def after(self, links: Iterable[ChainLink]) -> "Finding":
         """The same, with the links before its own."""
         return replace(self, chain=(*links, *self.chain))
 
 
-def subject_of(kind: KindName, obj: Object) -> Subject:
+def subject_of(kind: KindName, obj: Object) -> AnswerObject:
     metadata = obj.get("metadata") or NOTHING
-    return Subject(
+    return AnswerObject(
         kind=kind.kind,
         name=metadata.get("name", ""),
         namespace=metadata.get("namespace") or "",
@@ -67,8 +67,8 @@ def subject_of(kind: KindName, obj: Object) -> Subject:
     )
 
 
-def evidence_of(record: DecisionRecord) -> Evidence:
-    return Evidence(
+def evidence_of(record: DecisionRecord) -> AnswerSource:
+    return AnswerSource(
         decision=record.id,
         at=moment(record.at),
         component=record.component,
@@ -76,33 +76,35 @@ def evidence_of(record: DecisionRecord) -> Evidence:
     )
 
 
-def written(version: Version) -> Evidence:
+def written(version: Version) -> AnswerSource:
     who = version.who
-    return Evidence(
+    return AnswerSource(
         decision=who.decision, revision=version.revision, at=version.at, component=who.component, who=who.name
     )
 
 
-def said_by(obj: Object, condition: Mapping[str, Any] | None = None) -> Evidence:
+def said_by(obj: Object, condition: Mapping[str, Any] | None = None) -> AnswerSource:
     """That an object says so itself: in a condition, or somewhere else in it."""
     revision = int((obj.get("metadata") or NOTHING).get("resourceVersion") or 0)
     at = time_of((condition or NOTHING).get("lastTransitionTime"))
-    return Evidence(source=f"condition {condition.get('type')}" if condition else "status", revision=revision, at=at)
+    return AnswerSource(
+        source=f"condition {condition.get('type')}" if condition else "status", revision=revision, at=at
+    )
 
 
-def done(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> ChainLink:
+def done(step: str, text: str, *evidence: AnswerSource, of: AnswerObject | None = None) -> ChainLink:
     return ChainLink(step=step, state=LinkState.DONE, text=text, evidence=evidence, object=of)
 
 
-def broken(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> ChainLink:
+def broken(step: str, text: str, *evidence: AnswerSource, of: AnswerObject | None = None) -> ChainLink:
     return ChainLink(step=step, state=LinkState.BROKEN, text=text, evidence=evidence, object=of)
 
 
-def waiting(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> ChainLink:
+def waiting(step: str, text: str, *evidence: AnswerSource, of: AnswerObject | None = None) -> ChainLink:
     return ChainLink(step=step, state=LinkState.WAITING, text=text, evidence=evidence, object=of)
 
 
-def unknown(step: str, text: str, *evidence: Evidence, of: Subject | None = None) -> ChainLink:
+def unknown(step: str, text: str, *evidence: AnswerSource, of: AnswerObject | None = None) -> ChainLink:
     return ChainLink(step=step, state=LinkState.UNKNOWN, text=text, evidence=evidence, object=of)
 
 

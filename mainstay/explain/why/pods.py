@@ -6,13 +6,13 @@ made ─► gates ─► queue ─► view ─► filters ─► bind ─► age
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES, PODS
 from mainstay.api.pod_state import condition_of, created_at, is_leaving, node_of, time_of
-from mainstay.api.stages import SERVING_CONDITION, Stage, stage_of
-from mainstay.explain.why.answer import ChainLink, Evidence, Verdict
+from mainstay.api.stages import SERVING_CONDITION, PodStage, stage_of
+from mainstay.explain.why.answer import AnswerSource, ChainLink, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import (
     NOTHING,
-    Found,
+    Finding,
     ago,
     broken,
     clock,
@@ -28,7 +28,7 @@ from mainstay.explain.why.found import (
 from mainstay.explain.why.removal import leaving
 
 
-async def of_pod(case: Case, pod: Object, *, is_asked: bool = True) -> Found:
+async def of_pod(case: Case, pod: Object, *, is_asked: bool = True) -> Finding:
     """Why a pod is as it is. Not `is_asked`: it is looked at because its workload is asked about."""
     made = await _made(case, pod)
     if is_leaving(pod):
@@ -37,7 +37,7 @@ async def of_pod(case: Case, pod: Object, *, is_asked: bool = True) -> Found:
     if phase == "Succeeded":
         text = f"{who} has done its work on {node_of(pod)}"
         link = done("end", "all its containers have ended well", said_by(pod))
-        found = Found(cause=Cause.COMPLETED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
+        found = Finding(cause=Cause.COMPLETED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
         return found.after((made,))
     if phase == "Failed":
         bound = await case.rooms.placements().placed(case, pod) if node_of(pod) else ()
@@ -46,9 +46,9 @@ async def of_pod(case: Case, pod: Object, *, is_asked: bool = True) -> Found:
         names = listed(str(each.get("name")) for each in gates)
         text = f"{who} is not placed before its scheduling gates are gone: {names}"
         link = broken(
-            "gates", names, Evidence(source="spec", revision=int(pod["metadata"].get("resourceVersion") or 0))
+            "gates", names, AnswerSource(source="spec", revision=int(pod["metadata"].get("resourceVersion") or 0))
         )
-        found = Found(cause=Cause.SCHEDULING_GATED, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
+        found = Finding(cause=Cause.SCHEDULING_GATED, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
         return found.after((made,))
     if not node_of(pod):
         return (await case.rooms.placements().unplaced(case, pod)).after((made,))
@@ -67,7 +67,7 @@ async def _made(case: Case, pod: Object) -> ChainLink:
     return done("made", f"by {first.who.name}{reason}", written(first))
 
 
-async def _on_its_node(case: Case, pod: Object, who: str, is_asked: bool) -> Found:
+async def _on_its_node(case: Case, pod: Object, who: str, is_asked: bool) -> Finding:
     name = node_of(pod)
     trouble = await case.trouble_of(name)
     ready = condition_of(pod, "Ready") or NOTHING
@@ -75,7 +75,7 @@ async def _on_its_node(case: Case, pod: Object, who: str, is_asked: bool) -> Fou
     if trouble is not None and (trouble.is_silent or not is_ready):
         node = await case.get(NODES, name)
         stays = case.rooms.nodes().stays_until(node, pod, case.now) if node is not None else ""
-        return Found(
+        return Finding(
             cause=trouble.cause,
             sentence=sentence(f"{who} is not known to run: its node {trouble.text}{stays}"),
             verdict=Verdict.BLOCKED if trouble.cause is Cause.NODE_DOES_NOT_EXIST else Verdict.WAITING,
@@ -83,7 +83,7 @@ async def _on_its_node(case: Case, pod: Object, who: str, is_asked: bool) -> Fou
             chain=(trouble.link,),
         )
     stage = stage_of(pod)
-    if stage is not None and stage[0] is Stage.BOUND:
+    if stage is not None and stage[0] is PodStage.BOUND:
         return case.rooms.containers().not_taken_on(pod, stage[1], case.now)
     containers = case.rooms.containers()
     if not is_ready:
@@ -98,7 +98,7 @@ async def _on_its_node(case: Case, pod: Object, who: str, is_asked: bool) -> Fou
     return _serving(case, pod, who)
 
 
-def _serving(case: Case, pod: Object, who: str) -> Found:
+def _serving(case: Case, pod: Object, who: str) -> Finding:
     name, ready = node_of(pod), condition_of(pod, "Ready") or NOTHING
     since = time_of(ready.get("lastTransitionTime"))
     link = done("ready", f"on {name} since {clock(since)}", said_by(pod, ready))
@@ -107,7 +107,7 @@ def _serving(case: Case, pod: Object, who: str) -> Found:
         at = time_of(served.get("lastTransitionTime"))
         text = f"{who} is ready on {name}, and gets no traffic ({served.get('reason')}): {served.get('message')}"
         unserved = waiting("serving", f"{served.get('reason')}", said_by(pod, served))
-        return Found(
+        return Finding(
             cause=Cause.NOT_READY_YET,
             sentence=sentence(shortened(text)),
             verdict=Verdict.WAITING,
@@ -120,6 +120,6 @@ def _serving(case: Case, pod: Object, who: str) -> Found:
         serves = " and serves"
         links.append(done("serving", "a Service leads to it", said_by(pod, served)))
     text = f"{who} is ready{serves} on {name}, since {clock(since)} ({ago(since, case.now)})"
-    return Found(
+    return Finding(
         cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, since=since, chain=tuple(links)
     )

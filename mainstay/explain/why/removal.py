@@ -13,13 +13,13 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import JOBS, PODS, REPLICASETS
 from mainstay.api.kinds import BUILTIN
 from mainstay.api.pod_state import condition_of, is_leaving, node_of, time_of
-from mainstay.explain.why.answer import ChainLink, Involved, Subject, Verdict
+from mainstay.explain.why.answer import AnswerObject, ChainLink, Involved, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause, Tier
 from mainstay.explain.why.control import not_done
 from mainstay.explain.why.found import (
     NOTHING,
-    Found,
+    Finding,
     ago,
     broken,
     clock,
@@ -53,7 +53,7 @@ class Removal:
     involved: tuple[Involved, ...] = ()
 
 
-async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool = False) -> Found:
+async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool = False) -> Finding:
     """Why something that is to go is still there. `is_told_why`: who wanted it to go has been said."""
     subject = subject_of(kind, obj)
     metadata = obj["metadata"]
@@ -90,7 +90,7 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
         text += f"{listed(finalizers)}: that finalizer has not been removed for {ago(when, case.now)}"
         if len(finalizers) > 1:
             text = text.replace("that finalizer", "these finalizers")
-        return Found(
+        return Finding(
             cause=Cause.FINALIZER_WAITING,
             sentence=sentence(shortened(text, 360)),
             verdict=Verdict.BLOCKED,
@@ -102,7 +102,7 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
         trouble = await case.trouble_of(node_of(obj))
         if trouble is not None:
             text = f"{subject.words} is to go{because}, and no agent reports that it has ended: its node {trouble.text}"
-            return Found(
+            return Finding(
                 cause=trouble.cause if trouble.cause is not Cause.NODE_NOT_READY else Cause.STOP_NOT_CONFIRMED,
                 sentence=sentence(shortened(text, 360)),
                 verdict=Verdict.WAITING,
@@ -113,7 +113,7 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
     if due is not None and case.now > due + GRACE_EXTRA and kind.text == PODS.text:
         text = f"{subject.words} is to go since {clock(when)}{because}, its time to end was over at {clock(due)}, "
         text += f"and {node_of(obj) or 'no node'} has not said that it has ended"
-        return Found(
+        return Finding(
             cause=Cause.STOP_NOT_CONFIRMED,
             sentence=sentence(shortened(text, 360)),
             verdict=Verdict.WAITING,
@@ -122,7 +122,7 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
             involved=involved,
         )
     left = f"it has until {clock(due)} to end" if due is not None and due > case.now else "it is about to be gone"
-    return Found(
+    return Finding(
         cause=removal.cause if removal is not None and removal.cause is not Cause.DELETED else Cause.TERMINATING,
         sentence=sentence(shortened(f"{subject.words} is being removed{because}: {left}", 360)),
         verdict=Verdict.WAITING,
@@ -132,7 +132,7 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
     )
 
 
-async def _last_of_those_below(case: Case, owner: Subject) -> tuple[KindName, Object] | None:
+async def _last_of_those_below(case: Case, owner: AnswerObject) -> tuple[KindName, Object] | None:
     """What an object waits for that goes only after all that it owns: the last in the line, those that are stuck first.
 
     None: nothing that it owns is there.
@@ -175,14 +175,14 @@ async def _owned_by(case: Case, uid: str, namespace: str) -> list[tuple[KindName
     return []
 
 
-async def _not_gone(case: Case, kind: KindName, obj: Object) -> Found:
+async def _not_gone(case: Case, kind: KindName, obj: Object) -> Finding:
     """Why something stays that has to go before its owner can."""
     if is_leaving(obj):
         return await leaving(case, kind, obj, is_told_why=True)
     words = subject_of(kind, obj).words
     text = f"{words} has not been told to go yet"
     link = waiting("owner-cleanup", text, said_by(obj))
-    return Found(cause=Cause.TERMINATING, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
+    return Finding(cause=Cause.TERMINATING, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
 
 
 async def _still_runs(case: Case, pod: Object) -> bool:
@@ -196,7 +196,7 @@ async def _still_runs(case: Case, pod: Object) -> bool:
     return False
 
 
-async def gone(case: Case, kind: KindName, name: str, namespace: str, versions: list[Version]) -> Found:
+async def gone(case: Case, kind: KindName, name: str, namespace: str, versions: list[Version]) -> Finding:
     """What became of an object that is not there any more."""
     end = versions[-1]
     obj = end.object
@@ -207,7 +207,7 @@ async def gone(case: Case, kind: KindName, name: str, namespace: str, versions: 
     words = f"{kind.kind} {namespace + '/' if namespace else ''}{name}"
     text = f"{words} was removed{on} at {clock(told.at)}: {removal.text}"
     ended = done("gone", f"gone since {clock(end.at)}, said by {end.who.name}", written(end))
-    return Found(
+    return Finding(
         cause=removal.cause,
         sentence=sentence(shortened(text, 400)),
         verdict=Verdict.SATISFIED,

@@ -18,7 +18,7 @@ from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.components import no_controllers
 from mainstay.explain.why.found import (
     NOTHING,
-    Found,
+    Finding,
     broken,
     clock,
     count,
@@ -75,7 +75,7 @@ def _hard_and_used(quota: Object) -> tuple[Mapping[str, Any], Mapping[str, Any]]
     return (quota.get("spec") or NOTHING).get("hard") or {}, (quota.get("status") or NOTHING).get("used") or {}
 
 
-async def freed(case: Case, namespace: str, message: str, what: str, controller: str) -> Found | None:
+async def freed(case: Case, namespace: str, message: str, what: str, controller: str) -> Finding | None:
     """If the quota that refused something has room for it by now: who has not tried again yet."""
     room = await room_by_now(case, namespace, message)
     if not room:
@@ -83,14 +83,14 @@ async def freed(case: Case, namespace: str, message: str, what: str, controller:
     text = f"{what}: a quota had no room for more, but {room}"
     absent = await no_controllers(case)
     if absent is not None:
-        return Found(
+        return Finding(
             cause=absent.cause,
             sentence=sentence(f"{text}, and {absent.text}"),
             verdict=Verdict.WAITING,
             since=absent.since,
             chain=(broken("controller", absent.text, *absent.evidence),),
         )
-    return Found(
+    return Finding(
         cause=Cause.SCALING,
         sentence=sentence(f"{text}, and the controller {controller} has not tried again yet"),
         verdict=Verdict.WAITING,
@@ -108,7 +108,7 @@ REFUSED_LATELY: Final = timedelta(minutes=5)
 """A client that was refused so long ago has retried since, or has given up."""
 
 
-async def why_resource_quota(case: Case, quota: Object) -> Found:
+async def why_resource_quota(case: Case, quota: Object) -> Finding:
     subject = subject_of(RESOURCE_QUOTAS, quota)
     status = quota.get("status") or NOTHING
     hard: Mapping[str, Any] = (quota.get("spec") or NOTHING).get("hard") or {}
@@ -123,7 +123,7 @@ async def why_resource_quota(case: Case, quota: Object) -> Found:
         text = f"{subject.words} has room: {words}"
         asked = count(sum(max(each.attempts, 1) for each in refused), "request")
         notes = (f"refused: {asked} in the last hour, the last at {clock(moment(refused[-1].at))}",) if refused else ()
-        return Found(
+        return Finding(
             cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,), notes=notes
         )
     users = await _largest_users(case, subject.namespace, full or sorted(hard))
@@ -145,7 +145,7 @@ async def why_resource_quota(case: Case, quota: Object) -> Found:
         what += f"; {requests} refused for that, the last for {who} at {clock(moment(last.at))}"
         chain.append(broken("refused", shortened(last.outcome.message, 160), evidence_of(last)))
         involved.append(Involved(last.user or last.component, f"asked for {who}", (evidence_of(last),)))
-    return Found(
+    return Finding(
         cause=Cause.QUOTA_EXCEEDED,
         sentence=sentence(shortened(what, 400)),
         verdict=Verdict.WAITING,

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from mainstay.explain.why.answer import Answer, ChainLink, Evidence, LinkState, Verdict
+from mainstay.explain.why.answer import AnswerSource, ChainLink, LinkState, Verdict, WhyAnswer
 from mainstay.explain.why.causes import Tier
 from mainstay.explain.why.found import ago, clock, listed, shortened
 
@@ -33,12 +33,12 @@ _MARKS: Final = {
 }
 
 
-def text_of(answer: Answer, *, wide: bool = False) -> str:
+def text_of(answer: WhyAnswer, *, wide: bool = False) -> str:
     """All that is printed, without a line end after it."""
     return "\n".join(_wide(answer) if wide else _short(answer))
 
 
-def _short(answer: Answer) -> list[str]:
+def _short(answer: WhyAnswer) -> list[str]:
     head = _head(answer)
     tail = _tail(answer)
     room = LINES_MAX - len(head) - len(tail) - 1 - bool(tail)
@@ -47,11 +47,11 @@ def _short(answer: Answer) -> list[str]:
     return [*lines, "", *tail] if tail else lines
 
 
-def _head(answer: Answer) -> list[str]:
+def _head(answer: WhyAnswer) -> list[str]:
     return [answer.sentence, _status(answer)]
 
 
-def _status(answer: Answer) -> str:
+def _status(answer: WhyAnswer) -> str:
     since = ""
     if answer.since is not None and answer.verdict is not Verdict.SATISFIED:
         since = f" since {clock(answer.since)} ({ago(answer.since, answer.at)})"
@@ -84,7 +84,7 @@ def _line(link: ChainLink) -> str:
     return f"{line}  {'':<{max(0, room - len(text))}}{evidence}".rstrip() if evidence else line
 
 
-def _evidence(found: Sequence[Evidence]) -> str:
+def _evidence(found: Sequence[AnswerSource]) -> str:
     if not found:
         return ""
     each = found[0]
@@ -99,7 +99,7 @@ def short_decision(decision: str) -> str:
     return decision if len(decision) <= 30 else f"{decision[:24]}…{decision[-4:]}"
 
 
-def _tail(answer: Answer) -> list[str]:
+def _tail(answer: WhyAnswer) -> list[str]:
     lines = []
     decisive = [each for each in answer.staleness if each.is_decisive]
     late = decisive or [each for each in answer.staleness if each.behind_ms >= 1000]
@@ -141,7 +141,7 @@ def _field(name: str, text: str) -> str:
 # All of it.
 
 
-def _wide(answer: Answer) -> list[str]:
+def _wide(answer: WhyAnswer) -> list[str]:
     lines = [*_head(answer), f"as of revision {answer.revision}, {_time(answer.at)}", ""]
     for link in answer.chain:
         lines.append(f"{_MARKS[link.state]} {link.step:<{_LABEL}}{link.text}")
@@ -169,7 +169,7 @@ def _wide(answer: Answer) -> list[str]:
     return lines
 
 
-def _nodes(answer: Answer) -> Iterable[str]:
+def _nodes(answer: WhyAnswer) -> Iterable[str]:
     width = max(len("NODE"), *(len(each.node) for each in answer.each_node)) + 2
     zones = max(len("ZONE"), *(len(each.zone) for each in answer.each_node)) + 2
     yield f"{'NODE':<{width}}{'ZONE':<{zones}}WHY NOT"
@@ -188,13 +188,13 @@ def _cure_full(text: str, verified: bool, command: str) -> str:
     return f"{text}{tried}" + (f"\n{'':<{_LABEL + 2}}{command}" if command else "")
 
 
-def _full(each: Evidence) -> str:
+def _full(each: AnswerSource) -> str:
     parts = [each.decision, each.source, f"@{each.revision}" if each.revision else "", _time(each.at)]
     who = f"by {each.who or each.component}" if each.who or each.component else ""
     return "  ".join(part for part in (*parts, who) if part)
 
 
-def _in_brackets(found: Sequence[Evidence]) -> str:
+def _in_brackets(found: Sequence[AnswerSource]) -> str:
     return f"  [{_full(found[0])}]" if found else ""
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from mainstay.explain.why.answer import ChainLink, Evidence
+from mainstay.explain.why.answer import AnswerSource, ChainLink
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import broken, listed
 
@@ -16,7 +16,7 @@ class Trouble:
     text: str
     """About the node, without a full stop: `node-a is not heard of since …`."""
     since: datetime | None
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[AnswerSource, ...]
     is_silent: bool = False
     """Nothing is heard of it."""
     because: tuple[str, ...] = ()

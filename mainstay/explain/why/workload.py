@@ -20,7 +20,7 @@ from mainstay.explain.why.causes import Cause, Tier, gravity
 from mainstay.explain.why.fights import fight_over
 from mainstay.explain.why.found import (
     NOTHING,
-    Found,
+    Finding,
     ago,
     broken,
     clock,
@@ -63,7 +63,7 @@ def wanted_replicas(workload: Object) -> int:
     return 1 if value is None else int(value)
 
 
-def find_fight(words: str, versions: Sequence[Version], now: datetime) -> Found | None:
+def find_fight(words: str, versions: Sequence[Version], now: datetime) -> Finding | None:
     fight = fight_over(versions, now)
     if fight is None:
         return None
@@ -72,7 +72,7 @@ def find_fight(words: str, versions: Sequence[Version], now: datetime) -> Found 
         f"{fight.flips} times, last at {clock(fight.last.at)}"
     )
     link = broken("desired", f"{fight.field} changes hands: {listed(fight.writers)}", written(fight.last))
-    return Found(cause=Cause.FIGHTING_WRITERS, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
+    return Finding(cause=Cause.FIGHTING_WRITERS, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
 
 
 def verbs_for(cause: Cause, are_ready: bool) -> tuple[str, str]:
@@ -91,7 +91,7 @@ def share(number: int, wanted: int, words: str, old: str, verbs: tuple[str, str]
     return f"{number} of {wanted} {'new ' if old else ''}pods of {words} {verb}{beside}"
 
 
-async def worst_of(case: Case, pods: Sequence[Object]) -> tuple[Found, int, tuple[Also, ...]] | None:
+async def worst_of(case: Case, pods: Sequence[Object]) -> tuple[Finding, int, tuple[Also, ...]] | None:
     """Of pods that may be held up: the gravest cause, of how many, and what else there is. None: all are well.
 
     Pods that say the same of themselves are held up by the same, so one of each sort is looked at.
@@ -105,7 +105,7 @@ async def worst_of(case: Case, pods: Sequence[Object]) -> tuple[Found, int, tupl
     if not sorts:
         return None
     most_first = sorted(sorts.values(), key=lambda each: -len(each))
-    found: dict[Cause, list[tuple[Found, int]]] = {}
+    found: dict[Cause, list[tuple[Finding, int]]] = {}
     for alike in most_first[:SORTS_LOOKED_AT]:
         each = await of_pod(case, alike[0], is_asked=False)
         if each.cause is Cause.SATISFIED:
@@ -136,7 +136,7 @@ def _said_of(pod: Object) -> tuple[str, ...]:
     return tuple(said)
 
 
-def complete(case: Case, kind: KindName, workload: Object, versions: Sequence[Version]) -> Found:
+def complete(case: Case, kind: KindName, workload: Object, versions: Sequence[Version]) -> Finding:
     wanted, words, now = wanted_replicas(workload), subject_of(kind, workload).words, case.now
     since, _ = find_desired(workload, versions)
     if not wanted:
@@ -147,16 +147,16 @@ def complete(case: Case, kind: KindName, workload: Object, versions: Sequence[Ve
         f"{words} is as it should be: {what} ready, of generation {generation}, which is wanted for {ago(since, now)}"
     )
     link = done("ready", f"{wanted} of {wanted}", said_by(workload))
-    return Found(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
+    return Finding(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
 
 
 def scaled_to_zero(
     kind: KindName, workload: Object, versions: Sequence[Version], above: Removal | None = None
-) -> Found:
+) -> Finding:
     """No pods are wanted. `above`: why, if it is not the workload itself that was scaled."""
     subject, last = subject_of(kind, workload), version_of_zero(versions)
     text, link = f"{subject.words} has no pods because none are wanted", done("ready", "nothing is wanted")
-    found = Found(cause=Cause.SCALED_TO_ZERO, sentence="", verdict=Verdict.SATISFIED, chain=(link,))
+    found = Finding(cause=Cause.SCALED_TO_ZERO, sentence="", verdict=Verdict.SATISFIED, chain=(link,))
     if last is None:
         return replace(found, sentence=sentence(f"{text}: it is scaled to 0"))
     if above is not None:

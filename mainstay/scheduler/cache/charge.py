@@ -1,8 +1,8 @@
 """What a pod, or a reservation, takes on its node.
 
-A `Charge` is all that the columns need to know of a placed pod: its requests, its ports, and its labels, because other
-pods may want to be spread among pods like it. Equal pods share one, found by what their specs say (`build_charge`), so
-a change of a pod's status costs little here.
+A `CachedCharge` is all that the columns need to know of a placed pod: its requests, its ports, and its labels, because
+other pods may want to be spread among pods like it. Equal pods share one, found by what their specs say
+(`build_charge`), so a change of a pod's status costs little here.
 """
 
 from collections.abc import Mapping
@@ -29,11 +29,11 @@ from mainstay.scheduler.reasons import Cure
 AMOUNT_MAX: Final = 2**53
 
 _NOTHING: Final[Mapping[str, Any]] = {}
-_memo: Memo["Charge"] = Memo()
+_memo: Memo["CachedCharge"] = Memo()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Charge:
+class CachedCharge:
     """Compared by identity: `same` looks at what it says."""
 
     key: bytes
@@ -50,17 +50,17 @@ class Charge:
     reservation: str = ""
     """The name of the reservation, in the same namespace, in whose room the pod is if it is on that node."""
 
-    def same(self, other: "Charge") -> bool:
+    def same(self, other: "CachedCharge") -> bool:
         return self is other or self.key == other.key
 
 
-def build_charge(pod: Object) -> Charge:
+def build_charge(pod: Object) -> CachedCharge:
     """What a pod takes on its node, for as long as it is there."""
     key = _key(pod)
     found = _memo.get(key)
     if found is None:
         metadata, scored = pod["metadata"], scored_requests_of(pod)
-        found = Charge(
+        found = CachedCharge(
             key=key,
             namespace=metadata.get("namespace") or "",
             labels=dict(metadata.get("labels") or _NOTHING),
@@ -75,22 +75,22 @@ def build_charge(pod: Object) -> Charge:
     return found
 
 
-def build_reservation_charge(reservation: Object) -> Charge:
+def build_reservation_charge(reservation: Object) -> CachedCharge:
     """What a reservation holds."""
     spec = reservation.get("spec") or _NOTHING
     return _room(reservation["metadata"].get("namespace") or "", spec)
 
 
-def build_unconfirmed_charge(charge: Object) -> Charge:
+def build_unconfirmed_charge(charge: Object) -> CachedCharge:
     """What a pod takes that was deleted by force and may still run, as the server has it in its ledger."""
     return _room(charge.get("namespace") or "", charge)
 
 
-def _room(namespace: str, said: Mapping[str, Any]) -> Charge:
+def _room(namespace: str, said: Mapping[str, Any]) -> CachedCharge:
     """Resources and ports, and nothing that others are spread by."""
     requests = _bounded(amounts_of(said.get("resources")))
     ports = tuple(host_port_of(port) for port in said.get("ports") or () if port.get("hostPort"))
-    return Charge(
+    return CachedCharge(
         key=encoded([said.get("resources"), said.get("ports")]),
         namespace=namespace,
         labels={},
@@ -107,7 +107,7 @@ def find_reservation(pod: Object) -> str:
     return (pod["metadata"].get("annotations") or _NOTHING).get(RESERVATION) or ""
 
 
-def changes(old: Charge, new: Charge) -> tuple[Cure, ...]:
+def changes(old: CachedCharge, new: CachedCharge) -> tuple[Cure, ...]:
     """What may be worth another try after a pod on the same node takes something else."""
     found = []
     is_less = any(new.requests.get(resource, 0) < amount for resource, amount in old.requests.items())

@@ -29,7 +29,7 @@ from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.env.invariants import broken
 from mainstay.scheduler.cache.arrays import Numbers, Rows, Truths
 from mainstay.scheduler.cache.change_log import ChangeLog
-from mainstay.scheduler.cache.charge import Charge, build_charge, build_reservation_charge, changes
+from mainstay.scheduler.cache.charge import CachedCharge, build_charge, build_reservation_charge, changes
 from mainstay.scheduler.cache.label_column import LabelColumn
 from mainstay.scheduler.cache.match_counts import MatchCount, MatchCounts
 from mainstay.scheduler.cache.node_facts import NodeFacts, find_cures, read_facts
@@ -57,7 +57,7 @@ class ReservedRoom:
 
     row: int
     node: str
-    charge: Charge
+    charge: CachedCharge
     is_counted: bool
     """Whether its room is taken. It is not, once a pod that names it is on the node and takes the room itself: by the
     bind that puts it there the reservation is over, which the watches may show a little later."""
@@ -69,7 +69,7 @@ class ReservedRoom:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Placement:
     row: int
-    charge: Charge
+    charge: CachedCharge
     is_assumed: bool
 
 
@@ -96,13 +96,13 @@ class NodeColumns:
         self._names: list[str] = []
         self._free_rows: list[int] = []
         self._facts: list[NodeFacts | None] = []
-        self._pods_on: list[dict[str, Charge]] = []
+        self._pods_on: list[dict[str, CachedCharge]] = []
         self._held_on: list[int] = []
         self._placements: dict[str, _Placement] = {}
         self._reservations: dict[tuple[str, str], ReservedRoom] = {}
         self._claims: dict[tuple[str, str], dict[int, int]] = {}
         """By reservation, then by row: how many pods there name it."""
-        self._unconfirmed: dict[int, dict[str, Charge]] = {}
+        self._unconfirmed: dict[int, dict[str, CachedCharge]] = {}
         """By row, then by uid. One that still counts as a pod is not counted a second time."""
         self._unconfirmed_rows: dict[str, int] = {}
         self._vectors: dict[bytes, Numbers] = {}
@@ -210,7 +210,7 @@ class NodeColumns:
             self.quotas.remove(old["metadata"].get("namespace") or "", old["metadata"]["name"])
         return (Cure.ZONE_QUOTA,)
 
-    def unconfirmed_changed(self, node: str, charges: Mapping[str, Charge]) -> tuple[Cure, ...]:
+    def unconfirmed_changed(self, node: str, charges: Mapping[str, CachedCharge]) -> tuple[Cure, ...]:
         """These pods, by uid, were removed by force from a node and may still run there; no others. Of a node that is
         not there nothing is remembered."""
         row = self.row_of(node)
@@ -276,7 +276,7 @@ class NodeColumns:
         """An active reservation."""
         return self._reservations.get((namespace, name))
 
-    def vector(self, charge: Charge) -> Numbers:
+    def vector(self, charge: CachedCharge) -> Numbers:
         """A charge as numbers, by column."""
         found = self._vectors.get(charge.key)
         if found is None:
@@ -301,7 +301,7 @@ class NodeColumns:
         """The nodes that are known to have unconfirmed charges."""
         return [self._names[row] for row in self._unconfirmed]
 
-    def unconfirmed_on(self, node: str) -> Mapping[str, Charge]:
+    def unconfirmed_on(self, node: str) -> Mapping[str, CachedCharge]:
         """What is known to have been removed by force there, by uid."""
         row = self.row_of(node)
         return {} if row is None else self._unconfirmed.get(row, {})
@@ -346,17 +346,17 @@ class NodeColumns:
                 pods=list(pods),
             )
 
-    def _is_placed(self, uid: str, row: int, charge: Charge) -> bool:
+    def _is_placed(self, uid: str, row: int, charge: CachedCharge) -> bool:
         placement = self._placements.get(uid)
         return placement is not None and placement.row == row and placement.charge is charge
 
     # Pods.
 
-    def _placed(self) -> Iterator[tuple[int, Charge]]:
+    def _placed(self) -> Iterator[tuple[int, CachedCharge]]:
         for placement in self._placements.values():
             yield placement.row, placement.charge
 
-    def _place(self, uid: str, node: str, charge: Charge, *, is_assumed: bool) -> tuple[Cure, ...]:
+    def _place(self, uid: str, node: str, charge: CachedCharge, *, is_assumed: bool) -> tuple[Cure, ...]:
         was = self._placements.get(uid)
         was_here = was is not None and self._names[was.row] == node
         if was is not None:
@@ -384,7 +384,7 @@ class NodeColumns:
         self._release_row_if_unused(placement.row)
         return (Cure.POD_REMOVED,)
 
-    def _count(self, row: int, charge: Charge, times: int) -> None:
+    def _count(self, row: int, charge: CachedCharge, times: int) -> None:
         self._match_counts.add(charge, row, times)
         if self.quotas.has(charge.namespace):
             zone = self._zone(self._facts[row])
@@ -409,7 +409,7 @@ class NodeColumns:
             self._reservations[key] = replace(held, is_counted=is_counted)
             self._take(held.row, held.charge, 1 if is_counted else -1)
 
-    def _take(self, row: int, charge: Charge, times: int) -> None:
+    def _take(self, row: int, charge: CachedCharge, times: int) -> None:
         vector = self.vector(charge)
         if times > 0:
             self.used[row] += vector
@@ -421,7 +421,7 @@ class NodeColumns:
 
     # Unconfirmed charges.
 
-    def _replace_unconfirmed(self, row: int, charges: Mapping[str, Charge]) -> bool:
+    def _replace_unconfirmed(self, row: int, charges: Mapping[str, CachedCharge]) -> bool:
         """Whether some of them are gone."""
         known = self._unconfirmed.pop(row, {})
         gone = [uid for uid in known if uid not in charges]
@@ -438,7 +438,7 @@ class NodeColumns:
                     self._count_unconfirmed(uid, 1)
         return bool(gone)
 
-    def _count_unconfirmed(self, uid: str, times: int, known: Mapping[str, Charge] | None = None) -> None:
+    def _count_unconfirmed(self, uid: str, times: int, known: Mapping[str, CachedCharge] | None = None) -> None:
         row = self._unconfirmed_rows.get(uid)
         if row is not None:
             charge = (known or self._unconfirmed[row])[uid]

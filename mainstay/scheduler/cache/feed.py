@@ -26,7 +26,7 @@ from mainstay.scheduler.reasons import Cure
 DEFAULT_NAME: Final = "default-scheduler"
 
 
-class Feed:
+class CacheFeed:
     def __init__(
         self,
         columns: NodeColumns,

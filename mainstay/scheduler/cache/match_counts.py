@@ -10,7 +10,7 @@ import numpy as np
 
 from mainstay.api.labels import LabelSelector
 from mainstay.scheduler.cache.arrays import Numbers
-from mainstay.scheduler.cache.charge import Charge
+from mainstay.scheduler.cache.charge import CachedCharge
 
 _GROUPS_MAX = 50_000  # Different sets of labels remembered; then all are matched again.
 
@@ -26,7 +26,7 @@ class MatchCount:
         self.counts: Numbers = np.zeros(capacity, np.int64)
         self.users = 0
 
-    def matches(self, charge: Charge) -> bool:
+    def matches(self, charge: CachedCharge) -> bool:
         return charge.is_counted and charge.namespace == self.namespace and self.selector.matches(charge.labels)
 
 
@@ -40,7 +40,7 @@ class MatchCounts:
         self._by_charge: dict[bytes, tuple[MatchCount, ...]] = {}
 
     def follow(
-        self, namespace: str, selector: LabelSelector, placed: Iterable[tuple[int, Charge]], capacity: int
+        self, namespace: str, selector: LabelSelector, placed: Iterable[tuple[int, CachedCharge]], capacity: int
     ) -> MatchCount:
         """Count what a selector matches among all placed pods, given as row and charge, and go on doing so."""
         count = self._followed.get((namespace, selector))
@@ -61,7 +61,7 @@ class MatchCounts:
             del self._followed[count.namespace, count.selector]
             self._by_charge.clear()
 
-    def add(self, charge: Charge, row: int, pods: int) -> None:
+    def add(self, charge: CachedCharge, row: int, pods: int) -> None:
         """Some pods came to a node, or left it."""
         if not self._followed:
             return

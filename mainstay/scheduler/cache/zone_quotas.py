@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import amounts_of
-from mainstay.scheduler.cache.charge import Charge
+from mainstay.scheduler.cache.charge import CachedCharge
 
 _REQUESTS = "requests."
 _LIMITS = "limits."
@@ -62,7 +62,7 @@ class ZoneQuotas:
             self._limits.pop(namespace, None)
             self._used = {place: used for place, used in self._used.items() if place[0] != namespace}
 
-    def add(self, charge: Charge, zone: str, times: int) -> None:
+    def add(self, charge: CachedCharge, zone: str, times: int) -> None:
         """A pod came to a zone, or left it (-1)."""
         if charge.namespace in self._limits:
             used = self._used.setdefault((charge.namespace, zone), {})

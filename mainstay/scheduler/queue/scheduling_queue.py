@@ -41,7 +41,7 @@ _CHECK_AFTER: Final = 1000  # All of the queue is checked after so many pods wer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
+class SchedulingQueueSettings:
     backoff_first: timedelta = timedelta(seconds=1)
     backoff_max: timedelta = timedelta(seconds=10)
     flush_after: timedelta = timedelta(minutes=5)
@@ -92,8 +92,8 @@ class _Line:
 
 
 class SchedulingQueue:
-    def __init__(self, settings: QueueSettings | None = None, pods: PendingPods | None = None) -> None:
-        settings = settings or QueueSettings()
+    def __init__(self, settings: SchedulingQueueSettings | None = None, pods: PendingPods | None = None) -> None:
+        settings = settings or SchedulingQueueSettings()
         self.pods = PendingPods() if pods is None else pods
         self._backoff_first_ns = settings.backoff_first // _MICROSECOND * 1000
         self._backoff_max_ns = settings.backoff_max // _MICROSECOND * 1000

@@ -11,10 +11,10 @@ import numpy as np
 from mainstay.scheduler.cache.arrays import Numbers
 from mainstay.scheduler.policy import Allocation
 from mainstay.scheduler.scores import SCORE_MAX
-from mainstay.scheduler.scores.room import Measured
+from mainstay.scheduler.scores.room import ScoredResource
 
 
-def of_rows(used: Numbers, allocatable: Numbers, measured: Sequence[Measured], allocation: Allocation) -> Numbers:
+def of_rows(used: Numbers, allocatable: Numbers, measured: Sequence[ScoredResource], allocation: Allocation) -> Numbers:
     """For many nodes, whose columns are given: one array each."""
     total = np.zeros(used.shape[1], np.int64)
     weights = np.zeros(used.shape[1], np.int64)
@@ -29,7 +29,7 @@ def of_rows(used: Numbers, allocatable: Numbers, measured: Sequence[Measured], a
 
 
 def of_row(
-    used: Sequence[int], allocatable: Sequence[int], measured: Sequence[Measured], allocation: Allocation
+    used: Sequence[int], allocatable: Sequence[int], measured: Sequence[ScoredResource], allocation: Allocation
 ) -> int:
     """The same for one node, whose columns are given: one number each."""
     total = weights = 0

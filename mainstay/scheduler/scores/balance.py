@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from mainstay.scheduler.cache.arrays import Numbers
 from mainstay.scheduler.scores import SCORE_MAX
-from mainstay.scheduler.scores.room import Measured
+from mainstay.scheduler.scores.room import ScoredResource
 
 _HALF = SCORE_MAX // 2
 _PAIR = 2
 
 
-def of_rows(used: Numbers, allocatable: Numbers, measured: Sequence[Measured]) -> Numbers:
+def of_rows(used: Numbers, allocatable: Numbers, measured: Sequence[ScoredResource]) -> Numbers:
     """For many nodes, whose columns are given: one array each."""
     if not measured:
         return np.zeros(used.shape[1], np.int64)
@@ -60,7 +60,7 @@ def _deviations(
     return np.where(count > _PAIR, np.sqrt(squares / np.maximum(count, 1)), of_pairs)
 
 
-def of_row(used: Sequence[int], allocatable: Sequence[int], measured: Sequence[Measured]) -> int:
+def of_row(used: Sequence[int], allocatable: Sequence[int], measured: Sequence[ScoredResource]) -> int:
     """The same for one node, whose columns are given: one number each."""
     if not measured:
         return 0

@@ -11,7 +11,7 @@ _ALWAYS_MEASURED = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ScoredResource:
     """One resource: its column, what the pod would add, and its weight."""
 
     column: int
@@ -19,26 +19,26 @@ class Measured:
     weight: int
 
 
-def measured_for_allocation(columns: NodeColumns, pod: PodClass, policy: Policy) -> tuple[Measured, ...]:
+def measured_for_allocation(columns: NodeColumns, pod: PodClass, policy: Policy) -> tuple[ScoredResource, ...]:
     """A container that does not say how much CPU or memory it needs counts as needing a little."""
     found = []
     for resource, weight in policy.resources:
         if resource == CPU:
-            found.append(Measured(columns.column_of(SCORED_CPU), pod.scored_cpu, weight))
+            found.append(ScoredResource(columns.column_of(SCORED_CPU), pod.scored_cpu, weight))
         elif resource == MEMORY:
-            found.append(Measured(columns.column_of(SCORED_MEMORY), pod.scored_memory, weight))
+            found.append(ScoredResource(columns.column_of(SCORED_MEMORY), pod.scored_memory, weight))
         elif _is_measured(pod, resource):
-            found.append(Measured(columns.column_of(resource), pod.requests.get(resource, 0), weight))
+            found.append(ScoredResource(columns.column_of(resource), pod.requests.get(resource, 0), weight))
     return tuple(found)
 
 
-def measured_for_balance(columns: NodeColumns, pod: PodClass, policy: Policy) -> tuple[Measured, ...]:
+def measured_for_balance(columns: NodeColumns, pod: PodClass, policy: Policy) -> tuple[ScoredResource, ...]:
     """What pods ask for counts, and nothing else. Empty if the pod asks for none of it: then no node is preferred, or
     all such pods would go to the same one."""
     if not any(pod.requests.get(resource) for resource, _ in policy.resources):
         return ()
     return tuple(
-        Measured(columns.column_of(resource), pod.requests.get(resource, 0), weight)
+        ScoredResource(columns.column_of(resource), pod.requests.get(resource, 0), weight)
         for resource, weight in policy.resources
         if _is_measured(pod, resource)
     )

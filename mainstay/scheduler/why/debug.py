@@ -27,7 +27,7 @@ UNSEEN_MAX: Final = 50
 """Changes of a kind that are looked at, the latest ones."""
 
 
-class PendingPods:
+class PendingPodViews:
     """For one view. `states` are the ComponentStates, by name."""
 
     def __init__(self, moment: Moment, known: JournalLookup, states: Mapping[str, Object]) -> None:
@@ -183,9 +183,9 @@ class PendingPods:
         return int((status.get("revisions") or {}).get(kind) or 0)
 
 
-def find_pending(moment: Moment, known: JournalLookup, states: Mapping[str, Object]) -> PendingPods:
+def find_pending(moment: Moment, known: JournalLookup, states: Mapping[str, Object]) -> PendingPodViews:
     """For one debug view."""
-    return PendingPods(moment, known, states)
+    return PendingPodViews(moment, known, states)
 
 
 _NOT_SEEN: Final = ObservedRevision(component="", revision=0, is_observed=False, source="")

@@ -94,7 +94,7 @@ class FilterVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class ExplainedPlacement:
     """A decision about a pod, with all that speaks for and against every node."""
 
     decision: Decision | None
@@ -202,7 +202,7 @@ PLACEMENTS: Final = Decider("scheduler", Schedule.PER_KEY, (), str, _decide_agai
 """How schedulers decide, whatever their names are."""
 
 
-def explained(scheduling: Scheduling) -> Placement:
+def explained(scheduling: Scheduling) -> ExplainedPlacement:
     """Decide again, with everything that was looked at on the way."""
     columns = build_columns(scheduling.objects)
     vectors, pod = Vectors(columns), pod_to_place(scheduling.pod)
@@ -210,7 +210,7 @@ def explained(scheduling: Scheduling) -> Placement:
     refusals = filtering.refusals(columns, pod.pod_class)
     verdicts = _verdicts(columns.ring.names, refusals)
     scores = score_parts(vectors, pod.pod_class, scheduling.policy)
-    return Placement(decision, verdicts, scores, refusals, scheduling.left_out)
+    return ExplainedPlacement(decision, verdicts, scores, refusals, scheduling.left_out)
 
 
 def _decided(vectors: Vectors, scheduling: Scheduling) -> Decision | None:

@@ -17,7 +17,7 @@ from mainstay.api.kind_names import COMPONENT_STATES, NODES, PLACEMENT_POLICIES,
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
 from mainstay.explain.moment import Moment
-from mainstay.explain.plan.values import SIBLINGS_MAX, Wait
+from mainstay.explain.plan.values import SIBLINGS_MAX, WaitingPods
 from mainstay.explain.why.answer import Verdict
 from mainstay.scheduler.cache.charge import build_unconfirmed_charge
 from mainstay.scheduler.cache.columns import NodeColumns
@@ -122,7 +122,7 @@ class SchedulerModel:
         self._looked_at = (self._columns.version, self._came)
         return found
 
-    def waits(self, pods: Sequence[Object], objects: Mapping[KindName, Sequence[Object]]) -> tuple[Wait, ...]:
+    def waits(self, pods: Sequence[Object], objects: Mapping[KindName, Sequence[Object]]) -> tuple[WaitingPods, ...]:
         """Why these wait, those first that are the most, with cures that were tried on these objects."""
         groups: dict[str, tuple[Unschedulable, list[Object]]] = {}
         for pod in pods:
@@ -135,7 +135,7 @@ class SchedulerModel:
         for message, (no, alike) in sorted(groups.items(), key=lambda each: (-len(each[1][1]), each[0]))[:GROUPS_MAX]:
             verdict = judged(there, alike[0], self._policy, self._seed, no.refusals)
             found.append(
-                Wait(
+                WaitingPods(
                     count=len(alike),
                     cause=str(verdict.cause),
                     text=verdict.text,

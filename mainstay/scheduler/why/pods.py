@@ -16,13 +16,13 @@ from mainstay.api.kind_names import PODS
 from mainstay.api.pod_state import condition_of, created_at, time_of
 from mainstay.explain.placements import is_placement, node_chosen
 from mainstay.explain.rebuild import CannotRebuild
-from mainstay.explain.why.answer import ChainLink, CureFound, Evidence, Staleness, Verdict
+from mainstay.explain.why.answer import AnswerSource, ChainLink, CureFound, Staleness, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
-from mainstay.explain.why.components import AT_ONCE, Component, components, no_scheduler
+from mainstay.explain.why.components import AT_ONCE, ObservedComponent, components, no_scheduler
 from mainstay.explain.why.found import (
     NOTHING,
-    Found,
+    Finding,
     ago,
     broken,
     clock,
@@ -67,7 +67,7 @@ _IN_MESSAGES: Final = {
 """What the scheduler's messages (messages.py) come to."""
 
 
-async def unplaced(case: Case, pod: Object) -> Found:
+async def unplaced(case: Case, pod: Object) -> Finding:
     """Why a pod that is there to stay has no node."""
     metadata = pod["metadata"]
     namespace, name, uid = metadata.get("namespace") or "", metadata["name"], metadata.get("uid", "")
@@ -91,12 +91,12 @@ async def unplaced(case: Case, pod: Object) -> Found:
             text = f"{who} has no node: the scheduler failed at it ({shortened(last.outcome.message, 200)})"
             link = broken("scheduler", "an error in the scheduler", evidence_of(last))
             failing = Cause.CONTROLLER_FAILING
-            return Found(cause=failing, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,)).after(links)
+            return Finding(cause=failing, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,)).after(links)
     if last.outcome.ending is Ending.DONE:
         node = node_chosen(last)
         text = f"{who} is being bound to {node}: that was decided at {clock(moment(last.at))}"
         link = waiting("bind", f"to {node}", evidence_of(last))
-        return Found(cause=Cause.BEING_BOUND, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,)).after(
+        return Finding(cause=Cause.BEING_BOUND, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,)).after(
             links
         )
     return _binding_refused(case, who, records).after(links)
@@ -105,14 +105,14 @@ async def unplaced(case: Case, pod: Object) -> Found:
 # No decision yet.
 
 
-async def _held(case: Case, pod: Object, who: str) -> Found | None:
+async def _held(case: Case, pod: Object, who: str) -> Finding | None:
     metadata = pod["metadata"]
     holds = await case.holds(PODS, metadata["name"], metadata.get("namespace") or "")
     for hold in holds:
         if hold.what is HoldScope.CONTROLLER and hold.target == SCHEDULER:
             text = f"{who} has no node, and {hold.words} (Hold {hold.name})"
-            evidence = Evidence(source=f"Hold {hold.name}", revision=hold.revision)
-            return Found(
+            evidence = AnswerSource(source=f"Hold {hold.name}", revision=hold.revision)
+            return Finding(
                 cause=Cause.CONTROLLER_HELD,
                 sentence=sentence(text),
                 verdict=Verdict.WAITING,
@@ -122,22 +122,22 @@ async def _held(case: Case, pod: Object, who: str) -> Found | None:
     return None
 
 
-async def _not_looked_at(case: Case, pod: Object, who: str) -> Found:
+async def _not_looked_at(case: Case, pod: Object, who: str) -> Finding:
     spec, created = pod.get("spec") or NOTHING, created_at(pod)
     wanted = spec.get("schedulerName") or ""
     revision = int(pod["metadata"].get("resourceVersion") or 0)
     if wanted and wanted not in SchedulerSettings().names:
         text = f'{who} asks for the scheduler "{wanted}", and no scheduler of that name has looked at it'
-        return Found(
+        return Finding(
             cause=Cause.OTHER_SCHEDULER,
             sentence=sentence(text),
             verdict=Verdict.BLOCKED,
-            chain=(broken("scheduler", f'none is called "{wanted}"', Evidence(source="spec", revision=revision)),),
+            chain=(broken("scheduler", f'none is called "{wanted}"', AnswerSource(source="spec", revision=revision)),),
         )
     age = case.now - created
     absent = await no_scheduler(case)
     if absent is not None and age > SOON:
-        return Found(
+        return Finding(
             cause=absent.cause,
             sentence=sentence(f"{who} has no node, and {absent.text}"),
             verdict=Verdict.BLOCKED if absent.cause is Cause.NO_SCHEDULER else Verdict.WAITING,
@@ -153,7 +153,7 @@ async def _not_looked_at(case: Case, pod: Object, who: str) -> Found:
             f"the scheduler {slow.name} has not seen {who} yet: it knows pods up to revision {seen}, "
             f"and the pod was made at {revision}, {ago(created, case.now)} ago"
         )
-        return Found(
+        return Finding(
             cause=Cause.STALE_VIEW,
             sentence=sentence(text[0].upper() + text[1:]),
             verdict=Verdict.WAITING,
@@ -164,7 +164,7 @@ async def _not_looked_at(case: Case, pod: Object, who: str) -> Found:
         last = max(schedulers, key=lambda each: (str(each.heard_at), each.name))
         heard = f"{last.name} was last heard of at {clock(last.heard_at)}, before it was made"
         text = f"no scheduler has looked at it: {heard}"
-        return Found(
+        return Finding(
             cause=Cause.NO_SCHEDULER,
             sentence=sentence(f"{who} has no node, and {text}"),
             verdict=Verdict.BLOCKED,
@@ -172,7 +172,7 @@ async def _not_looked_at(case: Case, pod: Object, who: str) -> Found:
             chain=(broken("scheduler", text, last.evidence),),
         )
     text = f"{who} waits for its turn at the scheduler, since {clock(created)}"
-    return Found(
+    return Finding(
         cause=Cause.QUEUED,
         sentence=sentence(text),
         verdict=Verdict.WAITING,
@@ -181,14 +181,14 @@ async def _not_looked_at(case: Case, pod: Object, who: str) -> Found:
     )
 
 
-def _as_it_says(case: Case, pod: Object, who: str) -> Found | None:
+def _as_it_says(case: Case, pod: Object, who: str) -> Finding | None:
     """It was refused by its own word, and the decision is not in the journal: sampled, lost or forgotten."""
     said = condition_of(pod, POD_SCHEDULED)
     if said is None or said.get("status") != "False":
         return None
     message = str(said.get("message") or "")
     gap = f"no decision about {who} is in the journal: this is only what its condition {POD_SCHEDULED} says"
-    return Found(
+    return Finding(
         cause=next((cause for words, cause in _IN_MESSAGES.items() if words in message), Cause.NOT_RECORDED),
         sentence=sentence(shortened(f"{who} has no node: {message or said.get('reason')}", 360)),
         verdict=Verdict.INCOMPLETE,
@@ -198,13 +198,13 @@ def _as_it_says(case: Case, pod: Object, who: str) -> Found | None:
     )
 
 
-def _is_behind(scheduler: Component, created: datetime, revision: int) -> bool:
+def _is_behind(scheduler: ObservedComponent, created: datetime, revision: int) -> bool:
     """Whether it has said, since the pod was made, that it does not know of it."""
     said = scheduler.said_at
     return said is not None and said > created + SOON and scheduler.revisions.get(PODS.text, revision) < revision
 
 
-def _heard_since(scheduler: Component, created: datetime) -> bool:
+def _heard_since(scheduler: ObservedComponent, created: datetime) -> bool:
     return scheduler.heard_at is not None and scheduler.heard_at > created
 
 
@@ -220,7 +220,7 @@ def _looked_at(records: list[DecisionRecord], now: datetime) -> tuple[ChainLink,
     return queue, done("view", f"{last.component} had seen: {seen}", evidence_of(last))
 
 
-def _unanswered(case: Case, pod: Object, who: str, records: list[DecisionRecord]) -> Found:
+def _unanswered(case: Case, pod: Object, who: str, records: list[DecisionRecord]) -> Finding:
     last, said = records[-1], condition_of(pod, RETRYING)
     node = node_chosen(last)
     since = time_of((said or NOTHING).get("lastTransitionTime")) or moment(last.at)
@@ -231,15 +231,15 @@ def _unanswered(case: Case, pod: Object, who: str, records: list[DecisionRecord]
     )
     evidence = [evidence_of(last), *([said_by(pod, said)] if said is not None else [])]
     link = broken("bind", f"to {node}: {shortened(last.outcome.message, 120)}", *evidence)
-    return Found(
+    return Finding(
         cause=Cause.API_UNAVAILABLE, sentence=sentence(text), verdict=Verdict.WAITING, since=since, chain=(link,)
     )
 
 
-def _not_done(case: Case, who: str, last: DecisionRecord) -> Found:
+def _not_done(case: Case, who: str, last: DecisionRecord) -> Finding:
     message = shortened(last.outcome.message, 160)
     text = f"{who} was to be bound to {node_chosen(last)}, and the server did not take the binding: {message}"
-    return Found(
+    return Finding(
         cause=Cause.API_UNAVAILABLE,
         sentence=sentence(text),
         verdict=Verdict.WAITING,
@@ -247,7 +247,7 @@ def _not_done(case: Case, who: str, last: DecisionRecord) -> Found:
     )
 
 
-def _binding_refused(case: Case, who: str, records: list[DecisionRecord]) -> Found:
+def _binding_refused(case: Case, who: str, records: list[DecisionRecord]) -> Finding:
     # Of a pod that was refused wherever it fits, the last refusal that a server gave says why.
     last = next((each for each in reversed(records) if node_chosen(each)), records[-1])
     reason, node = last.outcome.reason, node_chosen(last)
@@ -256,7 +256,7 @@ def _binding_refused(case: Case, who: str, records: list[DecisionRecord]) -> Fou
     times = f", {len(same)} times" if len(same) > 1 else ""
     text = f"{who} was placed on {node}, and the server refused to bind it there{times} ({reason}): {message}"
     cause = next((found for each, found in _REFUSED_BINDINGS.items() if each == reason), Cause.BINDING_REFUSED)
-    return Found(
+    return Finding(
         cause=cause,
         sentence=sentence(text),
         verdict=Verdict.WAITING,

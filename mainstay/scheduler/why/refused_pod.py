@@ -7,12 +7,12 @@ from typing import Final
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES
 from mainstay.explain.rebuild import CannotRebuild
-from mainstay.explain.why.answer import CureFound, Evidence, Involved, Staleness, Verdict
+from mainstay.explain.why.answer import AnswerSource, CureFound, Involved, Staleness, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.components import components, no_scheduler
 from mainstay.explain.why.found import (
-    Found,
+    Finding,
     ago,
     broken,
     clock,
@@ -30,7 +30,7 @@ from mainstay.scheduler.reasons import Unschedulable
 from mainstay.scheduler.report import PodConditionReason
 from mainstay.scheduler.why.cures.search import cures_of
 from mainstay.scheduler.why.dominant_reason import Judged, judged
-from mainstay.scheduler.why.placement import Placement, Scheduling, explained, scheduling
+from mainstay.scheduler.why.placement import ExplainedPlacement, Scheduling, explained, scheduling
 from mainstay.scheduler.why.staleness import SOON, Turned, objects_now, staleness, turned, unseen_until_now
 
 CURES_SHOWN: Final = 3
@@ -45,7 +45,7 @@ class UnplacedPod:
     who: str
     records: list[DecisionRecord]
 
-    async def found(self) -> Found:
+    async def found(self) -> Finding:
         case, last = self.case, self.records[-1]
         stale = await staleness(case, last)
         try:
@@ -71,8 +71,8 @@ class UnplacedPod:
         return await self._told(found, placement, stale, cures)
 
     async def _told(
-        self, found: Judged, placement: Placement, stale: tuple[Staleness, ...], cures: tuple[CureFound, ...]
-    ) -> Found:
+        self, found: Judged, placement: ExplainedPlacement, stale: tuple[Staleness, ...], cures: tuple[CureFound, ...]
+    ) -> Finding:
         last, since = self.records[-1], self._since()
         others = f" (others: {'; '.join(found.others[:2])})" if found.others else ""
         text = shortened(f"{self.who} has no node: {found.text}{others}", 360)
@@ -81,7 +81,7 @@ class UnplacedPod:
         total = len(placement.verdicts)
         reasons = "; ".join(f"{each.count} {each.text}" for each in found.nodes[:4])
         link = broken("filters", f"0/{total} nodes: {reasons}", evidence_of(last))
-        return Found(
+        return Finding(
             cause=found.cause,
             sentence=sentence(text),
             verdict=found.verdict,
@@ -125,8 +125,8 @@ class UnplacedPod:
         return tuple(made)
 
     async def _turned(
-        self, then: Scheduling, placement: Placement, changed: Turned, stale: tuple[Staleness, ...]
-    ) -> Found:
+        self, then: Scheduling, placement: ExplainedPlacement, changed: Turned, stale: tuple[Staleness, ...]
+    ) -> Finding:
         """By now a node would take it, and no decision says so yet."""
         case, last = self.case, self.records[-1]
         kind = changed.kind.partition(".")[0]
@@ -137,7 +137,7 @@ class UnplacedPod:
         if absent is not None and age > SOON:
             text = f"{self.who} would fit on {changed.node} by now, but {absent.text}"
             link = broken("scheduler", absent.text, *absent.evidence)
-            return Found(
+            return Finding(
                 cause=absent.cause,
                 sentence=sentence(text),
                 verdict=Verdict.BLOCKED if absent.cause is Cause.NO_SCHEDULER else Verdict.WAITING,
@@ -147,13 +147,13 @@ class UnplacedPod:
             )
         evidence = (
             evidence_of(last),
-            Evidence(revision=changed.change.revision, at=changed_at, source=f"{kind} {name}"),
+            AnswerSource(revision=changed.change.revision, at=changed_at, source=f"{kind} {name}"),
         )
         if not changed.is_before and age <= SOON:
             since = f"since {_one(kind)} {name} changed, {ago(changed_at, case.now)} ago"
             text = f"{self.who} would fit on {changed.node} {since}"
             link = waiting("scheduler", "is about to look again", *evidence)
-            return Found(
+            return Finding(
                 cause=Cause.QUEUED,
                 sentence=sentence(f"{text}, and the scheduler is about to look again"),
                 verdict=Verdict.WAITING,
@@ -183,7 +183,7 @@ class UnplacedPod:
         link = broken("view", f"{kind} at {changed.seen}, and {name} changed at {changed.change.revision}", *evidence)
         notes = (f"what it last decided: {shortened(was, 200)}",) if was else ()
         behind = [each for each in await components(case) if each.is_scheduler]
-        return Found(
+        return Finding(
             cause=Cause.STALE_VIEW,
             sentence=sentence(text),
             verdict=Verdict.WAITING,
@@ -200,13 +200,13 @@ class UnplacedPod:
             ),
         )
 
-    def _as_recorded(self, stale: tuple[Staleness, ...], why_not: str) -> Found:
+    def _as_recorded(self, stale: tuple[Staleness, ...], why_not: str) -> Finding:
         """The words of the record itself: without the objects nothing more can be said."""
         last = self.records[-1]
         cause = _cause_in(last.reasons)
         message = shortened(last.outcome.message or listed(last.reasons), 240)
         self.case.gaps[why_not] = None
-        return Found(
+        return Finding(
             cause=cause,
             sentence=sentence(f"{self.who} has no node: {message}"),
             verdict=Verdict.WAITING if cause is not Cause.NOT_RECORDED else Verdict.INCOMPLETE,

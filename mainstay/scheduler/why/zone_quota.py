@@ -11,10 +11,10 @@ from mainstay.explain.registry import WhyRoom
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
-from mainstay.explain.why.found import NOTHING, Found, broken, done, listed, said_by, sentence, subject_of
+from mainstay.explain.why.found import NOTHING, Finding, broken, done, listed, said_by, sentence, subject_of
 
 
-async def why_zone_quota(case: Case, quota: Object) -> Found:
+async def why_zone_quota(case: Case, quota: Object) -> Finding:
     subject, spec = subject_of(ZONE_QUOTAS, quota), quota.get("spec") or NOTHING
     zone, hard = str(spec.get("zone") or ""), amounts_of(_plain(spec.get("hard") or {}))
     nodes = {node["metadata"]["name"] for node in await case.all(NODES) if zone_of(node) == zone}
@@ -40,11 +40,11 @@ async def why_zone_quota(case: Case, quota: Object) -> Found:
     text = f"{subject.words} in zone {zone}: {words}"
     if not full and not held_up:
         link = done("used", words, said_by(quota))
-        return Found(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
+        return Finding(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
     text = f"{subject.words} {'is used up' if full else 'leaves too little'} in zone {zone} ({words})"
     if held_up:
         text += f"; {listed(held_up)} {'waits' if len(held_up) == 1 else 'wait'} for it, or for another zone"
-    return Found(
+    return Finding(
         cause=Cause.ZONE_QUOTA_EXCEEDED,
         sentence=sentence(text),
         verdict=Verdict.WAITING,

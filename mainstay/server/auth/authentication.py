@@ -22,7 +22,7 @@ from mainstay.api.errors import StatusError, StatusReason, bad_request, object_d
 from mainstay.api.kind import Object
 from mainstay.http.messages import Request
 from mainstay.server.auth.authorization import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
-from mainstay.server.auth.tokens import AUDIENCE, Accepted, AccountTokens, Rejected
+from mainstay.server.auth.tokens import AUDIENCE, Accepted, AccountTokens, TokenRejected
 
 SUBJECTS_KNOWN_MAX: Final = 1_000
 
@@ -70,14 +70,14 @@ class Authenticator:
         if self._accounts is not None:
             await self._accounts.learn(token)
 
-    def review(self, token: str, audiences: Sequence[str] = ()) -> Accepted | Rejected:
+    def review(self, token: str, audiences: Sequence[str] = ()) -> Accepted | TokenRejected:
         """Whose token this is, for one of these audiences; if there are none, for this server."""
         wanted = audiences or (AUDIENCE,)
         user = self._users.get(_digest(token))
         if user is not None:  # A token of the file is for this server alone.
-            return Accepted(user, (AUDIENCE,)) if AUDIENCE in wanted else Rejected("")
+            return Accepted(user, (AUDIENCE,)) if AUDIENCE in wanted else TokenRejected("")
         found = None if self._accounts is None else self._accounts.check(token, wanted)
-        return Rejected("") if found is None else found
+        return TokenRejected("") if found is None else found
 
     async def issue(self, namespace: str, name: str, request: Object) -> Object:
         """Answer a TokenRequest for a service account. Raises `StatusError`."""
@@ -95,7 +95,7 @@ class Authenticator:
         if token is None:
             return ANONYMOUS
         found = self.review(token)
-        if isinstance(found, Rejected):
+        if isinstance(found, TokenRejected):
             raise unauthorized()
         return found.user
 

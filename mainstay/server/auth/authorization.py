@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mainstay.api.errors import StatusError, StatusReason, object_details, qualified
-from mainstay.server.request.target import Target
+from mainstay.server.request.target import RequestTarget
 
 MASTERS: Final = "system:masters"
 NODES: Final = "system:nodes"
@@ -67,7 +67,7 @@ class AccessAttributes:
     subresource: str
 
     @classmethod
-    def of(cls, target: Target) -> "AccessAttributes":
+    def of(cls, target: RequestTarget) -> "AccessAttributes":
         kind = target.kind
         return cls(str(target.verb), kind.group, kind.plural, target.namespace, target.name, target.subresource)
 
@@ -115,7 +115,7 @@ def _node_may(node: str, action: AccessAttributes) -> bool:
             return False
 
 
-def require(user: User, target: Target) -> None:
+def require(user: User, target: RequestTarget) -> None:
     """Raise unless the user may do this."""
     if user.is_master:  # The hot path: nothing else has to be looked at.
         return

@@ -9,7 +9,7 @@ from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.request.answers import answer_json
 from mainstay.server.request.bodies import Bodies
 from mainstay.server.request.handlers import HandlerTable, ResourceCall, serve
-from mainstay.server.request.options import WriteOptions
+from mainstay.server.request.options import WriteParameters
 from mainstay.server.request.target import Verb
 
 
@@ -26,7 +26,7 @@ class AuthHandlers:
                 table.add(kind.reference, "", serve((Verb.CREATE,), self.review))
 
     async def issue_token(self, asked: ResourceCall) -> Answer:
-        WriteOptions.of(asked.options, "CreateOptions", "")
+        WriteParameters.of(asked.options, "CreateOptions", "")
         target, body = asked.target, self._bodies.decode_subresource(asked.request, asked.target)
         return answer_json(201, await self._authenticator.issue(target.namespace, target.name, body))
 

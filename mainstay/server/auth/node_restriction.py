@@ -20,7 +20,7 @@ from mainstay.api.decode import decode_body
 from mainstay.api.errors import StatusError, StatusReason, object_details
 from mainstay.api.kind import Kind
 from mainstay.http.messages import Request
-from mainstay.server.request.target import Target, Verb
+from mainstay.server.request.target import RequestTarget, Verb
 from mainstay.server.storage.keyspace import CORE
 from mainstay.store.interface import Store
 
@@ -41,7 +41,7 @@ class _Pod(msgspec.Struct):
 _pod_of = msgspec.json.Decoder(_Pod).decode
 
 
-async def require_own(store: Store, node: str, request: Request, target: Target) -> None:
+async def require_own(store: Store, node: str, request: Request, target: RequestTarget) -> None:
     """Raise `StatusError` (403) if what the agent of a node writes is none of its business."""
     match target.kind.plural:
         case "pods":
@@ -57,7 +57,7 @@ async def require_own(store: Store, node: str, request: Request, target: Target)
             pass
 
 
-async def _require_token_for_pod(store: Store, node: str, request: Request, target: Target) -> None:
+async def _require_token_for_pod(store: Store, node: str, request: Request, target: RequestTarget) -> None:
     body = decode_body(request.headers.get("content-type"), request.body, _TOKEN_REQUEST, validation="Ignore")
     reference: dict[str, Any] = (body.object.get("spec") or {}).get("boundObjectRef") or {}
     if reference.get("kind") != "Pod" or not reference.get("name"):
@@ -67,14 +67,14 @@ async def _require_token_for_pod(store: Store, node: str, request: Request, targ
     await _require_bound(store, node, target, reference["name"], "requested token bound to a pod scheduled elsewhere")
 
 
-async def _require_bound(store: Store, node: str, target: Target, name: str, otherwise: str) -> None:
+async def _require_bound(store: Store, node: str, target: RequestTarget, name: str, otherwise: str) -> None:
     entry = await store.get(f"{CORE}/pods/{target.namespace}/{name}")
     # That one does not exist is answered by the write itself.
     if entry is not None and _pod_of(entry.value).spec.node != node:
         raise _forbidden(target, node, otherwise)
 
 
-def _forbidden(target: Target, node: str, why: str) -> StatusError:
+def _forbidden(target: RequestTarget, node: str, why: str) -> StatusError:
     kind = target.kind
     shown = f' "{target.name}"' if target.name else ""
     text = f'{kind.plural}{shown} is forbidden: node "{node}" {why}'

@@ -6,7 +6,7 @@ from mainstay.api.errors import bad_request
 from mainstay.api.kind import Kind, Object
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import AUTHENTICATED, AccessAttributes, User, may
-from mainstay.server.auth.tokens import Accepted, Rejected
+from mainstay.server.auth.tokens import Accepted, TokenRejected
 
 
 def answer(kind: Kind, review: Object, user: User, authenticator: Authenticator, now: str) -> Object:
@@ -59,8 +59,8 @@ def _rules(user: User) -> Object:
     return {"resourceRules": anyone if known else [], "nonResourceRules": public, "incomplete": False}
 
 
-def _token_status(found: Accepted | Rejected) -> Object:
-    if isinstance(found, Rejected):
+def _token_status(found: Accepted | TokenRejected) -> Object:
+    if isinstance(found, TokenRejected):
         error = f"[invalid bearer token, {found.why}]" if found.why else "invalid bearer token"
         return {"user": {}, "error": error}
     return {"authenticated": True, "user": found.user.info(), "audiences": list(found.audiences)}

@@ -61,7 +61,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class TokenRejected:
     """The token was ours, but is not good any more, or not here. `why` is for TokenReviews."""
 
     why: str
@@ -247,7 +247,7 @@ class AccountTokens:
         while len(self._found) > FOUND_MAX:
             del self._found[next(iter(self._found))]  # The one that was read first.
 
-    def check(self, token: str, audiences: Sequence[str]) -> Accepted | Rejected | None:
+    def check(self, token: str, audiences: Sequence[str]) -> Accepted | TokenRejected | None:
         """Whose token this is, if it is for one of these audiences. None: it is not one of ours at all."""
         claims = self._claims(token)
         if claims is None:
@@ -255,16 +255,16 @@ class AccountTokens:
         shared = tuple(each for each in claims.aud if each in audiences)
         if not shared:
             named, wanted = _listed(claims.aud), _listed(audiences)
-            return Rejected(f"token audiences {named} is invalid for the target audiences {wanted}")
+            return TokenRejected(f"token audiences {named} is invalid for the target audiences {wanted}")
         now = self._clock.wall()
         if now - LEEWAY > datetime.fromtimestamp(claims.exp, UTC):
-            return Rejected("service account token has expired")
+            return TokenRejected("service account token has expired")
         if now + LEEWAY < datetime.fromtimestamp(claims.nbf, UTC):
-            return Rejected("service account token is not valid yet")
+            return TokenRejected("service account token is not valid yet")
         for thing in claims.things():
             why = _why_not(thing, self._living(thing.key), now)
             if why:
-                return Rejected(why)
+                return TokenRejected(why)
         return Accepted(_user(claims), shared)
 
     def _living(self, key: str) -> _Metadata | None:

@@ -48,7 +48,7 @@ from mainstay.server.storage.transact import transact
 from mainstay.server.watch.feed import Feed
 from mainstay.server.watch.follower import PrefixFollower
 from mainstay.store.errors import InvalidStoreRequest, OutcomeUnknown, StorageFull, StoreUnavailable
-from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Store, TransactionRefused, Write
+from mainstay.store.interface import ABSENT, Check, Committed, DeleteEntry, Entry, Put, Store, TransactionRefused, Write
 
 NAMES: Final = "apiextensions.k8s.io/acceptednames/"
 ATTEMPTS_MAX: Final = 10  # To bring one definition to rest against others who write it, before it has to wait.
@@ -290,7 +290,7 @@ class Definitions:
         """Store the definition as it must be. False if another writer was faster."""
         key = known.entry.key
         checks = [Check(key, known.entry.revision)]
-        writes: list[Write] = [Delete(key) if wanted is None else Put(key, stored(wanted))]
+        writes: list[Write] = [DeleteEntry(key) if wanted is None else Put(key, stored(wanted))]
         gets_names = wanted is not None and _accepted(wanted) != _accepted(known.crd)
         if gets_names:
             checks.append(Check(_names_key(key), names.revision if names else ABSENT))
@@ -366,7 +366,7 @@ class Definitions:
     async def _delete(self, entries: list[Entry], guards: list[Check]) -> bool:
         """All together; one by one if some of them have changed. False if one is still there."""
         checks = [Check(entry.key, entry.revision) for entry in entries]
-        writes = [Delete(entry.key) for entry in entries]
+        writes = [DeleteEntry(entry.key) for entry in entries]
         if not entries or isinstance(await self._store.commit([*guards, *checks], writes), Committed):
             return True
         answers = [

@@ -43,7 +43,7 @@ from mainstay.journal.record import (
     encode,
     micros,
 )
-from mainstay.journal.sampling import DEFAULT_RULES, Keep, Sampler
+from mainstay.journal.sampling import DEFAULT_RULES, DetailLevel, Sampler
 from mainstay.server.decisions.counts import DecisionCounts
 from mainstay.server.decisions.feed import DecisionFeed
 
@@ -79,11 +79,13 @@ _glances = msgspec.msgpack.Decoder(list[_Decided]).decode
 def _ends_of(rule: str) -> bytes:
     """How a record ends, from `audits` on, that its component has marked with a rule and that has nothing special."""
     blank = DecisionRecord("", 0, "", "", Subject("", "", ""), Outcome(Ending.DONE))
-    marked = encode(msgspec.structs.replace(blank, trace="+", kept=f"{rule}={Keep.FULL}"))
+    marked = encode(msgspec.structs.replace(blank, trace="+", kept=f"{rule}={DetailLevel.FULL}"))
     return marked[marked.index(b"\xa1+") + 2 :]
 
 
-_AS_IT_CAME: Final = {f"{rule}={Keep.FULL}": _ends_of(rule) for rule in ("actions", "failures", "policy-changes")}
+_AS_IT_CAME: Final = {
+    f"{rule}={DetailLevel.FULL}": _ends_of(rule) for rule in ("actions", "failures", "policy-changes")
+}
 
 
 def _find_rule(data: bytes) -> str | None:

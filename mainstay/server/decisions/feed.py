@@ -16,7 +16,7 @@ from mainstay.api.kind import Kind
 from mainstay.env import Clock
 from mainstay.journal.record import DecisionRecord, micros
 from mainstay.server.watch.feed import EventTally, Window
-from mainstay.store.interface import Change, Entry
+from mainstay.store.interface import Entry, KeyChange
 
 HELD_MAX: Final = 10_000  # A watch that begins before these is told to list again.
 
@@ -71,11 +71,11 @@ class _Window(Window):
             changes = [self._change(number, _decode(data)) for number, data in numbered]
             self.tell(changes)
 
-    def since(self, revision: int) -> list[Change] | None:
+    def since(self, revision: int) -> list[KeyChange] | None:
         if revision < self.complete_after:
             return None
         return [self._change(number, _decode(data)) for number, data in self._held if number > revision]
 
-    def _change(self, revision: int, record: DecisionRecord) -> Change:
+    def _change(self, revision: int, record: DecisionRecord) -> KeyChange:
         entry = self._rendered(record, revision)
-        return Change(revision, entry.key, entry, None)
+        return KeyChange(revision, entry.key, entry, None)

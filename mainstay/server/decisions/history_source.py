@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 
 from mainstay.journal.errors import HistoryAhead, Missed, SourceUnavailable
-from mainstay.journal.history import Batch, Snapshot, Written
+from mainstay.journal.history import HistoryBatch, KeyVersion, Snapshot
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.write_context import LINEAGE
 from mainstay.store.errors import Compacted, FutureRevision, StoreUnavailable
-from mainstay.store.interface import Change, Hold, Store
+from mainstay.store.interface import Hold, KeyChange, Store
 
 PAGE_ENTRIES: Final = 500
 
@@ -31,7 +31,7 @@ _lineage = msgspec.json.Decoder(_Lineage).decode
 
 
 class StoreHistory:
-    """Implements `Source`."""
+    """Implements `HistorySource`."""
 
     def __init__(self, store: Store, page_entries: int = PAGE_ENTRIES) -> None:
         self._store = store
@@ -49,7 +49,7 @@ class StoreHistory:
             raise SourceUnavailable(str(error)) from error
         return Snapshot(page.revision, self._pages(page.revision))
 
-    async def _pages(self, revision: int) -> AsyncIterator[Sequence[Written]]:
+    async def _pages(self, revision: int) -> AsyncIterator[Sequence[KeyVersion]]:
         after: str | None = None
         while True:
             try:
@@ -59,7 +59,7 @@ class StoreHistory:
             except StoreUnavailable as error:
                 raise SourceUnavailable(str(error)) from error
             yield [
-                Written(entry.revision, entry.key, entry.value)
+                KeyVersion(entry.revision, entry.key, entry.value)
                 for entry in page.entries
                 if not entry.key.startswith(INTERNAL_PREFIX)
             ]
@@ -67,11 +67,11 @@ class StoreHistory:
                 return
             after = page.entries[-1].key
 
-    async def changes(self, after: int) -> AsyncGenerator[Batch, None]:
+    async def changes(self, after: int) -> AsyncGenerator[HistoryBatch, None]:
         try:
             with self._store.watch("", after=after) as watch:
                 async for batch in watch:
-                    yield Batch(batch.revision, joined(batch.changes))
+                    yield HistoryBatch(batch.revision, joined(batch.changes))
         except Compacted as error:
             raise Missed(str(error)) from error
         except FutureRevision as error:
@@ -97,13 +97,13 @@ class StoreHistory:
             self._hold = None
 
 
-def joined(changes: Sequence[Change]) -> list[Written]:
+def joined(changes: Sequence[KeyChange]) -> list[KeyVersion]:
     """The objects among the changes, each with the lineage that was written at the same revision.
 
     With every write of the server: it must cost little.
     """
     lineage: dict[tuple[int, str], _Lineage] = {}
-    objects: list[Change] = []
+    objects: list[KeyChange] = []
     for change in changes:
         key = change.key
         if not key.startswith(INTERNAL_PREFIX):
@@ -111,9 +111,9 @@ def joined(changes: Sequence[Change]) -> list[Written]:
         elif change.entry is not None and key.startswith(LINEAGE):
             told = _lineage(change.entry.value)
             lineage[change.revision, told.key] = told
-    result: list[Written] = []
+    result: list[KeyVersion] = []
     for change in objects:
         key, revision, entry = change.key, change.revision, change.entry
         found = lineage.get((revision, key), _NO_LINEAGE)
-        result.append(Written(revision, key, None if entry is None else entry.value, found.decision, found.cause))
+        result.append(KeyVersion(revision, key, None if entry is None else entry.value, found.decision, found.cause))
     return result

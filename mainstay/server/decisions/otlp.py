@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from mainstay.env import tasks
 from mainstay.journal.record import DecisionRecord, Ending, WriteRecord
-from mainstay.server.decisions.spans import Place, Span, Spans
+from mainstay.server.decisions.spans import Span, SpanReference, Spans
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -121,7 +121,7 @@ def _readable(span: Span, resource: "Resource") -> "ReadableSpan":
     )
 
 
-def _context(place: Place) -> "SpanContext":
+def _context(place: SpanReference) -> "SpanContext":
     from opentelemetry.trace import SpanContext, TraceFlags
 
     return SpanContext(int(place.trace, 16), int(place.span, 16), is_remote=False, trace_flags=TraceFlags(1))

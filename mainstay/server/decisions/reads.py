@@ -21,7 +21,7 @@ import msgspec
 
 from mainstay.api import fields, labels
 from mainstay.api.errors import StatusError, not_found
-from mainstay.api.fields import FieldSelector, Term
+from mainstay.api.fields import FieldSelector, FieldTerm
 from mainstay.api.kind import Kind
 from mainstay.api.kinds import BUILTIN
 from mainstay.api.kinds.decisions import DECISION, NAMESPACE
@@ -32,14 +32,14 @@ from mainstay.server.auth.authorization import User
 from mainstay.server.decisions.journal import ServerJournal
 from mainstay.server.decisions.objects import KIND_BY_TEXT, TEXTS_BY_KIND, find_namespace, rendered
 from mainstay.server.decisions.redaction import MayGet, find_rights, redacted
-from mainstay.server.request.representation import Form
-from mainstay.server.request.target import Options, Target
+from mainstay.server.request.representation import ResponseForm
+from mainstay.server.request.target import Options, RequestTarget
 from mainstay.server.storage.keyspace import build_prefix
 from mainstay.server.storage.reads import Listed
 from mainstay.server.storage.selection import Selection, parse_selection
 from mainstay.server.storage.stored import stored
 from mainstay.server.watch.session import Outgoing, Watching
-from mainstay.store.interface import Entry, Page
+from mainstay.store.interface import Entry, RangePage
 
 LISTED: Final = 500  # Where nothing is said. kubectl asks for as many at a time.
 LISTED_MAX: Final = 10_000
@@ -60,13 +60,13 @@ def journal_off() -> StatusError:
     return StatusError(404, wire.OFF, text, {})
 
 
-def decision_selection(target: Target, options: Options) -> Selection:
+def decision_selection(target: RequestTarget, options: Options) -> Selection:
     """What is asked for. A kind may be named like on the command line: `Pod`, `pods`, `po`. Raises `StatusError`."""
     text = options.get("fieldSelector")
     if not text.strip():
         return parse_selection(target, options)
     terms = [
-        Term(term.field, _KIND_BY_WORD.get(term.value.lower(), term.value), term.is_equal)
+        FieldTerm(term.field, _KIND_BY_WORD.get(term.value.lower(), term.value), term.is_equal)
         if term.field == "subject.kind"
         else term
         for term in fields.parse(text).terms
@@ -92,7 +92,7 @@ class DecisionReads:
         return SeenDecisions(self._journal, find_rights(user))
 
     def watch(
-        self, user: User, selection: Selection, form: Form, options: Options
+        self, user: User, selection: Selection, form: ResponseForm, options: Options
     ) -> Callable[[Outgoing], Awaitable[None]]:
         """What runs the stream of a watch. Raises `StatusError`."""
         if self._watching is None:
@@ -150,12 +150,12 @@ class _Latest:
     async def revision(self) -> int:
         return self._journal.feed.revision
 
-    async def range(self, prefix: str) -> Page:
+    async def range(self, prefix: str) -> RangePage:
         revision = self._journal.feed.revision
         await self._journal.catch_up()
         selection = Selection(DECISION, prefix, "", "", None)
         records = [each async for each in _selected(self._journal, selection, LISTED) if each is not None]
-        return Page([rendered(each, each.at) for each in reversed(records)], revision, 0)
+        return RangePage([rendered(each, each.at) for each in reversed(records)], revision, 0)
 
 
 def _shown(may_get: MayGet, entry: Entry) -> Entry | None:

@@ -34,7 +34,7 @@ from mainstay.journal.record import (
 from mainstay.server.decisions.collector import Collector
 from mainstay.server.decisions.counts import DecisionCounts
 from mainstay.server.request.context import ApiCall
-from mainstay.server.request.target import Options, Target, Verb
+from mainstay.server.request.target import Options, RequestTarget, Verb
 
 REPEATED_WITHIN: Final = timedelta(seconds=10)
 OPEN_MAX: Final = 1_000
@@ -117,7 +117,7 @@ class Refusals:
     def _record(
         self,
         call: ApiCall,
-        target: Target,
+        target: RequestTarget,
         error: StatusError,
         component: str,
         reason: str,
@@ -152,7 +152,7 @@ class Refusals:
         )
 
 
-def find_component(target: Target, error: StatusError) -> str:
+def find_component(target: RequestTarget, error: StatusError) -> str:
     """Who has refused. Empty: this is no refusal, or not one for the journal."""
     causes = _causes(error)
     what = target.subresource or target.kind.plural
@@ -186,7 +186,7 @@ def find_reason(error: StatusError) -> str:
     return str(error.reason) or str(error.code)
 
 
-def _is_write(target: Target) -> bool:
+def _is_write(target: RequestTarget) -> bool:
     if target.verb in _READS or target.subresource in _NO_WRITES:
         return False
     return target.kind.plural == "bindings" or not any(target.kind is each for each in REVIEWS)
@@ -204,7 +204,7 @@ class _Named(msgspec.Struct):
 _named = msgspec.json.Decoder(_Named).decode
 
 
-def _subject(target: Target, request: Request, error: StatusError) -> Subject:
+def _subject(target: RequestTarget, request: Request, error: StatusError) -> Subject:
     """What was to be written, as far as it is known. What is to be made says its name only in the body."""
     name = target.name
     if not name and target.verb is Verb.CREATE:

@@ -9,10 +9,10 @@ import msgspec
 from mainstay.api.kinds.sampling import NAME, incident_until
 from mainstay.api.times import parse_time
 from mainstay.journal.record import micros
-from mainstay.journal.sampling import DEFAULT_RULES, BadRules, Rules, Sampler, rules_of
+from mainstay.journal.sampling import DEFAULT_RULES, BadRules, EffectiveRules, Sampler, rules_of
 from mainstay.server.watch.feed import Feed
 from mainstay.server.watch.follower import PrefixFollower
-from mainstay.store.interface import Change, Entry, Store
+from mainstay.store.interface import Entry, KeyChange, Store
 
 PREFIX: Final = "mainstay.dev/samplingpolicies/"
 
@@ -33,7 +33,7 @@ class SamplingRules:
     def _reset(self, entries: Sequence[Entry]) -> None:
         self._learn(next((entry for entry in entries if entry.key == PREFIX + NAME), None))
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: KeyChange) -> None:
         if change.key == PREFIX + NAME:
             self._learn(change.entry)
 
@@ -44,7 +44,7 @@ class SamplingRules:
             _log.info("applying %d sampling rules%s", len(rules.rules), " (dry run)" if rules.dry_run else "")
 
 
-def _parse_rules(entry: Entry) -> Rules | None:
+def _parse_rules(entry: Entry) -> EffectiveRules | None:
     """None if they are invalid: then those before stay in force. Admission lets no such rules in."""
     spec = msgspec.json.decode(entry.value).get("spec") or {}
     try:

@@ -25,7 +25,7 @@ _FAILED: Final = (Ending.RETRY, Ending.GIVE_UP, Ending.REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SpanReference:
     """A span, as others refer to it."""
 
     trace: str
@@ -35,12 +35,12 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Span:
     name: str
-    place: Place
+    place: SpanReference
     start_us: int
     end_us: int
     attributes: Mapping[str, Value]
-    parent: Place | None = None
-    links: tuple[tuple[Place, int], ...] = ()
+    parent: SpanReference | None = None
+    links: tuple[tuple[SpanReference, int], ...] = ()
     """With the revision that leads there."""
     failure: str = ""
     """What went wrong; empty: nothing did."""
@@ -50,17 +50,17 @@ class Span:
 class Spans:
     """Makes spans of records, in the order in which they come."""
 
-    _wrote: OrderedDict[int, Place] = field(default_factory=OrderedDict)
+    _wrote: OrderedDict[int, SpanReference] = field(default_factory=OrderedDict)
 
     def of_write(self, record: WriteRecord) -> Span:
         """The request that made a revision."""
         own = record.audit or str(record.revision)
         # Not the client's trace: any client could otherwise write into the trace of another.
-        place = Place(record.audit.replace("-", "") or trace_of(own), _hash(own))
+        place = SpanReference(record.audit.replace("-", "") or trace_of(own), _hash(own))
         parent = None
         if record.decision:
-            parent = Place(trace_of(record.decision), span_of(record.decision))
-            place = Place(parent.trace, place.span)
+            parent = SpanReference(trace_of(record.decision), span_of(record.decision))
+            place = SpanReference(parent.trace, place.span)
         self._remember(record.revision, place)
         target = f"{record.kind}/{record.subresource}" if record.subresource else record.kind
         attributes = _object(record.kind, record.namespace, record.name) | {
@@ -92,7 +92,7 @@ class Spans:
         failure = (outcome.message or outcome.reason or str(outcome.ending)) if outcome.ending in _FAILED else ""
         return Span(
             f"{record.component} decides",
-            Place(trace_of(record.id), span_of(record.id)),
+            SpanReference(trace_of(record.id), span_of(record.id)),
             min(record.now or record.at, record.at),
             record.at,
             _given(attributes),
@@ -100,7 +100,7 @@ class Spans:
             failure=failure,
         )
 
-    def _remember(self, revision: int, place: Place) -> None:
+    def _remember(self, revision: int, place: SpanReference) -> None:
         self._wrote[revision] = place
         if len(self._wrote) > REMEMBERED_MAX:
             self._wrote.popitem(last=False)

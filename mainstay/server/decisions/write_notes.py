@@ -20,7 +20,7 @@ from mainstay.journal.trace_id import trace_of
 from mainstay.server.decisions.collector import Collector
 from mainstay.server.decisions.refusals import Refusals
 from mainstay.server.request.context import ApiCall
-from mainstay.server.request.target import Target
+from mainstay.server.request.target import RequestTarget
 
 UNNOTED: Final = ("coordination.k8s.io/leases/", "core/events/", "mainstay.dev/componentstates/")
 _AGENT_LENGTH_MAX: Final = 100
@@ -51,7 +51,7 @@ class WriteRequest(Struct, gc=False):
 
     notes: WriteNotes | None
     call: ApiCall
-    target: Target
+    target: RequestTarget
     manager: str
     """Of the fields, if the request named one."""
     _asker: _Asker | None = None

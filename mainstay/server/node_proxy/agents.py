@@ -21,7 +21,7 @@ from mainstay.api.annotations import AGENT_CERTIFICATE
 from mainstay.api.errors import StatusError, StatusReason
 from mainstay.api.kind import Object
 from mainstay.http.messages import Headers
-from mainstay.http.outgoing import AnswerHead, Broken, Exchange, WrongCertificate, connect
+from mainstay.http.outgoing import AnswerHead, Exchange, ExchangeBroken, WrongCertificate, connect
 
 """The annotation of a Node that says which certificate its agent has: `sha256:` and the digest."""
 
@@ -85,7 +85,7 @@ class Connector:
             if head.status < _ERRORS_FROM:
                 return exchange, head
             error = _error_in(head, await exchange.read_all(ERROR_BYTES_MAX, ANSWERED_WITHIN), agent)
-        except Broken as broken:
+        except ExchangeBroken as broken:
             exchange.close()
             raise _unavailable(f'the agent of node "{agent.node}" at {agent} gives no answer: {broken}') from None
         except BaseException:

@@ -25,10 +25,10 @@ from mainstay.api.errors import (
 from mainstay.api.kind import Kind, Object
 from mainstay.env import tasks
 from mainstay.http.messages import Answer, Request, StreamResponse, TunnelResponse
-from mainstay.http.outgoing import AnswerHead, Broken, Exchange
-from mainstay.http.streams import Stream, Tunnel, while_open
+from mainstay.http.outgoing import AnswerHead, Exchange, ExchangeBroken
+from mainstay.http.streams import BodyStream, Tunnel, while_open
 from mainstay.server.node_proxy.agents import Connector, find_address, passed_on
-from mainstay.server.request.target import Options, Target
+from mainstay.server.request.target import Options, RequestTarget
 from mainstay.server.storage.keyspace import build_key
 from mainstay.server.storage.stored import read
 from mainstay.store.interface import Store
@@ -48,7 +48,7 @@ class PodStreams:
         self._nodes = nodes
         self._connector = connector
 
-    async def answer(self, request: Request, target: Target, options: Options) -> Answer:
+    async def answer(self, request: Request, target: RequestTarget, options: Options) -> Answer:
         """Answer a request to one of these parts of a pod. Raises `StatusError`."""
         pod = await self.require_pod(target)
         path, query = _question(target, pod, options)
@@ -64,7 +64,7 @@ class PodStreams:
         exchange, head = await self._connector.ask(address, path, query, method=request.method, headers=headers)
         return _tunnel(exchange, head)
 
-    async def require_pod(self, target: Target) -> Object:
+    async def require_pod(self, target: RequestTarget) -> Object:
         """Raises `StatusError` (404)."""
         return await self._get(target.kind, target.namespace, target.name)
 
@@ -75,7 +75,7 @@ class PodStreams:
         return read(kind, entry)
 
 
-def _question(target: Target, pod: Object, options: Options) -> tuple[list[str], Query]:
+def _question(target: RequestTarget, pod: Object, options: Options) -> tuple[list[str], Query]:
     """What to ask the agent: the path and the query."""
     place = [target.namespace, target.name]
     match target.subresource:
@@ -148,18 +148,18 @@ def _number(options: Options, name: str) -> int | None:
     return int(text[:19]) if is_negative else options.number(name)
 
 
-async def _pass_on(exchange: Exchange, stream: Stream) -> None:
+async def _pass_on(exchange: Exchange, stream: BodyStream) -> None:
     """A log, as fast as the client takes it. If it breaks off on the one side, it does so on the other."""
     stream.be_patient()
     try:
         await while_open(stream, _copy(exchange, stream))
-    except Broken:
+    except ExchangeBroken:
         stream.break_off()
     finally:
         exchange.close()
 
 
-async def _copy(exchange: Exchange, stream: Stream) -> None:
+async def _copy(exchange: Exchange, stream: BodyStream) -> None:
     while piece := await exchange.read():
         if not stream.write(piece):
             return

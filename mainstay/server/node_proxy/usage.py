@@ -19,7 +19,7 @@ from mainstay.api.errors import StatusError, not_found
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds.metrics import NODE_METRICS
 from mainstay.env import Clock, tasks
-from mainstay.http.outgoing import Broken
+from mainstay.http.outgoing import ExchangeBroken
 from mainstay.server.node_proxy.agents import AgentAddress, Connector, find_address
 from mainstay.server.request.target import Options
 from mainstay.server.storage.keyspace import CORE, build_key
@@ -157,7 +157,7 @@ class UsageReads:
                 finally:
                     exchange.close()
                 return _decode_answer(body).nodes
-        except (StatusError, Broken, TimeoutError, msgspec.MsgspecError):
+        except (StatusError, ExchangeBroken, TimeoutError, msgspec.MsgspecError):
             return None  # Why is shown by a request for a log, and by the Node.
 
 

@@ -27,7 +27,7 @@ from mainstay.env import Clock, tasks
 from mainstay.http.messages import Request
 from mainstay.journal.record import Subject
 from mainstay.server.auth.authorization import User
-from mainstay.server.placement.binding import Binder, BindRequest
+from mainstay.server.placement.binding import BindingHandler, BindRequest
 from mainstay.server.storage.operations import build_operation
 from mainstay.server.storage.write_context import WriteContext
 from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
@@ -82,7 +82,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def bind_all(
-    binder: Binder, request: Request, user: User, context: WriteContext, clock: Clock, *, dry_run: bool
+    binder: BindingHandler, request: Request, user: User, context: WriteContext, clock: Clock, *, dry_run: bool
 ) -> bytes:
     """Carry out a request, and the body of its answer. Raises `StatusError` (400) for one that makes no sense."""
     items = _items_in(request)

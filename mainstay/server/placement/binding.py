@@ -34,7 +34,7 @@ from mainstay.server.storage.commit_points import NOTHING, TransactionParts
 from mainstay.server.storage.committer import Committer, WriteDecision
 from mainstay.server.storage.keyspace import CORE, build_key
 from mainstay.server.storage.shared_writes import SharedWrites
-from mainstay.server.storage.stored import Written
+from mainstay.server.storage.stored import StoredWrite
 from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
 from mainstay.store.interface import Check, Put, Store, Write
 
@@ -68,7 +68,7 @@ class Reservations(Protocol):
         """
 
 
-class Binder:
+class BindingHandler:
     def __init__(
         self,
         store: Store,
@@ -85,7 +85,7 @@ class Binder:
 
     async def bind(
         self, request: BindRequest, now: str, context: WriteContext = NO_CONTEXT, *, dry_run: bool = False
-    ) -> Written:
+    ) -> StoredWrite:
         """Bind a pod. Raises `StatusError`: 404, or 409 with a cause (ledger/refusals.py)."""
         key = build_key(POD, request.namespace, request.name)
 
@@ -101,7 +101,7 @@ class Binder:
             value = pod.bound(request.node, now, request.annotations, request.labels)
             checks = [Check(key, entry.revision), *parts.checks]
             writes: list[Write] = [Put(key, value), *parts.writes]
-            return WriteDecision(key, checks, writes, parts.shared, Written(value, 0))
+            return WriteDecision(key, checks, writes, parts.shared, StoredWrite(value, 0))
 
         return await self._committer.write_once(f'pods "{request.name}"', decide, context, dry_run=dry_run)
 

@@ -14,8 +14,8 @@ from mainstay.api.errors import StatusError, StatusReason
 from mainstay.server.placement.ledger.charge import Charge, encode_charge
 from mainstay.server.placement.ledger.ledger import (
     GHOSTS_MAX,
-    Drift,
     Ledger,
+    LedgerMismatch,
     build_write,
     charged,
     ledger_in,
@@ -28,7 +28,7 @@ from mainstay.server.placement.ledger.refusals import refused
 from mainstay.server.placement.ledger.room import BindOptions, find_refusal
 from mainstay.server.storage.commit_points import NOTHING, TransactionParts, joined
 from mainstay.server.storage.shared_writes import Change, SharedWrite, SharedWrites
-from mainstay.store.interface import ABSENT, Check, Delete, Entry, Put, Write
+from mainstay.store.interface import ABSENT, Check, DeleteEntry, Entry, Put, Write
 
 
 class ChargeCounter(Protocol):
@@ -145,7 +145,7 @@ class Charging:
     async def _gone(self, before: Entry, charge: Charge, shared: Change) -> TransactionParts:
         own = TransactionParts(
             (Check(before.key, before.revision),),
-            (Delete(before.key),),
+            (DeleteEntry(before.key),),
             (_shared(ledger_key(charge.node), shared),),
         )
         return await self._counted(own, charge, None, is_checked=False)
@@ -165,7 +165,7 @@ def _shared(key: str, change: Change) -> SharedWrite:
     def changed(entry: Entry | None) -> Sequence[Write] | None:
         try:
             return change(entry)
-        except Drift:
+        except LedgerMismatch:
             return None  # Read all of it again. If that does not help the ledger is wrong, and has to be recounted.
 
     return SharedWrite(key, changed)

@@ -26,7 +26,7 @@ from mainstay.server.storage.keyspace import build_prefix
 from mainstay.server.storage.shared_writes import SharedWrite
 from mainstay.server.storage.stored import read, stored
 from mainstay.server.storage.write_context import WriteContext
-from mainstay.server.storage.writes import Writes
+from mainstay.server.storage.writes import ObjectWriter
 from mainstay.store.interface import Entry, Put, Store, Write
 
 DISRUPTED_MAX: Final = 2000  # Evictions of one budget that its controller has not yet heard of.
@@ -37,7 +37,7 @@ _VIOLATED: Final = "Cannot evict pod as it would violate the pod's disruption bu
 class Evictions:
     """Deletes pods if their budgets allow and evictions are not held."""
 
-    def __init__(self, store: Store, writes: Writes) -> None:
+    def __init__(self, store: Store, writes: ObjectWriter) -> None:
         self._store = store
         self._writes = writes
 

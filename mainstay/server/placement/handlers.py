@@ -22,16 +22,16 @@ from mainstay.server.quota.recount import answer_recount as answer_quota_recount
 from mainstay.server.request.answers import answer_json
 from mainstay.server.request.bodies import Bodies
 from mainstay.server.request.handlers import HandlerTable, ResourceCall, serve
-from mainstay.server.request.options import DeleteOptions, WriteOptions
+from mainstay.server.request.options import DeleteOptions, WriteParameters
 from mainstay.server.request.target import Verb
-from mainstay.server.storage.writes import Writes
+from mainstay.server.storage.writes import ObjectWriter
 from mainstay.store.interface import Store
 
 _DONE: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
 class PlacementHandlers:
-    def __init__(self, store: Store, placement: Placement, writes: Writes, bodies: Bodies, clock: Clock) -> None:
+    def __init__(self, store: Store, placement: Placement, writes: ObjectWriter, bodies: Bodies, clock: Clock) -> None:
         self._store = store
         self._placement = placement
         self._evictions = Evictions(store, writes)
@@ -49,7 +49,7 @@ class PlacementHandlers:
         table.add(kind_names.NAMESPACES, "recount", serve(create, self.recount_quotas))
 
     async def bind(self, asked: ResourceCall) -> Answer:
-        wanted = WriteOptions.of(asked.options, "CreateOptions", "")
+        wanted = WriteParameters.of(asked.options, "CreateOptions", "")
         target, body = asked.target, self._bodies.decode_subresource(asked.request, asked.target)
         name = _name(asked, body)
         request = parse_binding(target.namespace, name, body, asked.request.headers.get(OBSERVED))
@@ -57,13 +57,13 @@ class PlacementHandlers:
         return answer_json(201, _DONE)
 
     async def bind_all(self, asked: ResourceCall) -> Answer:
-        is_dry = WriteOptions.of(asked.options, "CreateOptions", "").dry_run
+        is_dry = WriteParameters.of(asked.options, "CreateOptions", "").dry_run
         binder = self._placement.binder
         results = await bind_all(binder, asked.request, asked.user, asked.context, self._clock, dry_run=is_dry)
         return Response(200, results)
 
     async def evict(self, asked: ResourceCall) -> Answer:
-        WriteOptions.of(asked.options, "CreateOptions", "")
+        WriteParameters.of(asked.options, "CreateOptions", "")
         target, body = asked.target, self._bodies.decode_subresource(asked.request, asked.target)
         how = DeleteOptions.of(asked.options, body.get("deleteOptions") or {})
         await self._evictions.evict(target.namespace, _name(asked, body), how, self._now(), asked.context)

@@ -20,7 +20,7 @@ from mainstay.env import Clock
 from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.shared_writes import SharedWrite
-from mainstay.store.interface import Delete, Entry, Put, Write
+from mainstay.store.interface import DeleteEntry, Entry, Put, Write
 
 FROZEN: Final = f"{INTERNAL_PREFIX}frozen-evictions"
 _SLACK_S: Final = 60  # The clock of a client that asks for the longest time there is may be ahead of ours.
@@ -60,7 +60,7 @@ class HoldPoint:
                 after[name] = held
             if after == before:
                 return ()
-            return (Put(FROZEN, _encode(_Noted(dict(sorted(after.items()))))) if after else Delete(FROZEN),)
+            return (Put(FROZEN, _encode(_Noted(dict(sorted(after.items()))))) if after else DeleteEntry(FROZEN),)
 
         return TransactionParts(shared=(SharedWrite(FROZEN, change),))
 

@@ -5,7 +5,7 @@ goes; and the one table of commit points: what happens together with a write of 
 """
 
 from mainstay.env import Clock
-from mainstay.server.placement.binding import Binder
+from mainstay.server.placement.binding import BindingHandler
 from mainstay.server.placement.charges import Charging
 from mainstay.server.placement.ghosts import Ghosts
 from mainstay.server.placement.holds import HoldPoint
@@ -15,7 +15,7 @@ from mainstay.server.placement.reservations import Claims, Expiry, ReservationPo
 from mainstay.server.quota.resource_quota import Quotas
 from mainstay.server.quota.status import QuotaStatuses
 from mainstay.server.quota.zone_quota import ZoneQuotaPoint, ZoneTally
-from mainstay.server.services.addresses import Addresses, ServicePoint
+from mainstay.server.services.addresses import ServiceAddresses, ServicePoint
 from mainstay.server.storage.commit_points import CommitPoints, Intended, TransactionParts
 from mainstay.server.storage.committer import Committer
 from mainstay.server.storage.shared_writes import SharedWrites
@@ -31,7 +31,7 @@ class Placement:
         charging = Charging(self.shared, (ZoneTally(self.shared),))
         self.points = build_commit_points(store, self.shared, charging, clock)
         self.committer = Committer(store, self.shared)
-        self.binder = Binder(store, self.shared, self.committer, charging, Claims(self.shared))
+        self.binder = BindingHandler(store, self.shared, self.committer, charging, Claims(self.shared))
         self.ghosts = Ghosts(store, self.shared)
         self._store = store
         self._clock = clock
@@ -48,7 +48,7 @@ class Placement:
 def build_commit_points(store: Store, shared: SharedWrites, charging: Charging, clock: Clock) -> CommitPoints:
     return CommitPoints(
         {
-            ("", "Service"): (ServicePoint(Addresses(store)),),
+            ("", "Service"): (ServicePoint(ServiceAddresses(store)),),
             ("coordination.k8s.io", "Lease"): (LeasePoint(),),
             ("", "Pod"): (PodPoint(store, charging),),
             ("", "Node"): (NodePoint(),),

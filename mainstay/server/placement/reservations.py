@@ -30,7 +30,7 @@ from mainstay.api.times import parse_time
 from mainstay.env import Clock, tasks
 from mainstay.server.placement.charges import NO_ROOM_HELD, HeldRoom
 from mainstay.server.placement.ledger.charge import charge_for
-from mainstay.server.placement.ledger.ledger import Drift, build_write, held, ledger_in, ledger_key, let_go
+from mainstay.server.placement.ledger.ledger import LedgerMismatch, build_write, held, ledger_in, ledger_key, let_go
 from mainstay.server.placement.ledger.recount import recount
 from mainstay.server.placement.ledger.refusals import LedgerRefusal
 from mainstay.server.placement.ledger.room import BindOptions, find_refusal
@@ -96,7 +96,7 @@ def letting_go(reservation: Object) -> SharedWrite:
     def change(entry: Entry | None) -> Sequence[Write]:
         try:
             return (build_write(key, let_go(ledger_in(entry), charge.amounts, charge.ports)),)
-        except Drift as problem:
+        except LedgerMismatch as problem:
             # Another write has just given it back, and then the reservation is not what it was: the commit will see to
             # that. Or it was never there: then a reservation that cannot end would only make things worse.
             _logger.info("the room of %s is not held: %s", charge.pod, problem)

@@ -54,7 +54,7 @@ from mainstay.server.storage.keyspace import CORE, build_resource_prefix
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
 from mainstay.server.storage.stored import stored
 from mainstay.server.storage.transact import too_many_conflicts
-from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Store, Write
+from mainstay.store.interface import ABSENT, Check, Committed, DeleteEntry, Entry, Put, Store, Write
 
 CAUSE: Final = "QuotaExceeded"
 PAGE_ENTRIES: Final = 1000  # Of what is counted, at a time.
@@ -84,7 +84,7 @@ class Quotas:
 
     async def parts_for(self, intended: Intended) -> TransactionParts:
         if not is_counted(intended.kind):
-            return TransactionParts(writes=[Delete(tally_key(intended.key.rpartition("/")[2]))])
+            return TransactionParts(writes=[DeleteEntry(tally_key(intended.key.rpartition("/")[2]))])
         if _is_quota(intended.kind) and intended.new is not None:
             return await self._of_quota(intended, intended.new)
         return await self._of_object(intended)

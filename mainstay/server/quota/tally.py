@@ -22,9 +22,9 @@ from msgspec.structs import replace
 
 from mainstay.api.kind import Object
 from mainstay.api.quantity import ZERO, Quantity, parse
-from mainstay.api.quota_usage import PODS, Amounts, Resource, Term, is_about, terms_of, unsaid, usage_of
+from mainstay.api.quota_usage import PODS, Amounts, QuotaTerm, Resource, is_about, terms_of, unsaid, usage_of
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
-from mainstay.store.interface import Delete, Entry, Put, Write
+from mainstay.store.interface import DeleteEntry, Entry, Put, Write
 
 TALLIES: Final = f"{INTERNAL_PREFIX}quota/"
 COUNTING_MAX: Final = 8  # At once. Those of a server that has gone away are forgotten when there are newer ones.
@@ -37,7 +37,7 @@ class QuotaLimit(msgspec.Struct, frozen=True):
     hard: dict[str, str]
     used: dict[str, str]
     """Of each name in `hard`. While it is being counted: how much it has changed since."""
-    terms: tuple[Term, ...] = ()
+    terms: tuple[QuotaTerm, ...] = ()
 
 
 class QuotaTally(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,7 +73,7 @@ def tally_in(entry: Entry | None) -> QuotaTally:
 
 def build_write(key: str, tally: QuotaTally) -> Write:
     """What keeps a tally, or removes one of a namespace without quotas."""
-    return Put(key, _encode(tally)) if tally.quotas or tally.counting else Delete(key)
+    return Put(key, _encode(tally)) if tally.quotas or tally.counting else DeleteEntry(key)
 
 
 def parse_limit(quota: Object) -> QuotaLimit:

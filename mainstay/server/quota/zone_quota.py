@@ -26,7 +26,7 @@ from mainstay.server.placement.ledger.refusals import LedgerRefusal, refused, sh
 from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
-from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Store, Write
+from mainstay.store.interface import ABSENT, Check, Committed, DeleteEntry, Entry, Put, Store, Write
 
 ZONES: Final = f"{INTERNAL_PREFIX}zone-quota/"
 PAGE_ENTRIES: Final = 1000  # Of what is counted, at a time.
@@ -58,7 +58,7 @@ def use_in(entry: Entry | None) -> ZoneUse:
 
 
 def build_write(key: str, use: ZoneUse) -> Write:
-    return Put(key, _encode(use)) if use.quotas or use.counting else Delete(key)
+    return Put(key, _encode(use)) if use.quotas or use.counting else DeleteEntry(key)
 
 
 def parse_hard(quota: Object) -> dict[str, int]:

@@ -8,7 +8,7 @@ import msgspec
 import yaml
 
 from mainstay.http.messages import Answer, LongResponse, Response
-from mainstay.server.request.representation import Form
+from mainstay.server.request.representation import ResponseForm
 from mainstay.server.request.target import Options
 from mainstay.server.storage.operations import REPEATED
 
@@ -18,7 +18,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 def answer_body(
-    status: int, body: bytes, form: Form, options: Options, warnings: Sequence[str] = (), *, is_repeated: bool = False
+    status: int,
+    body: bytes,
+    form: ResponseForm,
+    options: Options,
+    warnings: Sequence[str] = (),
+    *,
+    is_repeated: bool = False,
 ) -> Response:
     """A body of JSON, in the form that the client asked for. `is_repeated`: of an operation that was done before."""
     headers: tuple[tuple[str, str], ...] = (NO_CACHE,)
@@ -35,7 +41,9 @@ def answer_body(
     return Response(status, body, headers=headers)
 
 
-def answer_pieces(pieces: Iterator[bytes], form: Form, options: Options, warnings: Sequence[str] = ()) -> Answer:
+def answer_pieces(
+    pieces: Iterator[bytes], form: ResponseForm, options: Options, warnings: Sequence[str] = ()
+) -> Answer:
     """A list. Most are one piece, and answered like anything else."""
     first = next(pieces)
     second = next(pieces, None)

@@ -26,7 +26,7 @@ from mainstay.http.messages import Request
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import User
 from mainstay.server.request.context import ApiCall
-from mainstay.server.request.target import Target
+from mainstay.server.request.target import RequestTarget
 from mainstay.server.storage.stored import uid_in
 
 RECEIVED: Final = "RequestReceived"
@@ -227,7 +227,7 @@ class Audit:
         self._is_torn = False
 
 
-def _object(target: Target, call: ApiCall) -> _Object:
+def _object(target: RequestTarget, call: ApiCall) -> _Object:
     kind = target.kind
     if call.writes != 1:  # Of many, none is what the request is about.
         return _Object(kind.plural, target.namespace, target.name, kind.group, kind.version, target.subresource)

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from mainstay.http.messages import Request
 from mainstay.server.auth.authorization import ANONYMOUS, User
-from mainstay.server.request.target import NO_OPTIONS, Options, Target
+from mainstay.server.request.target import NO_OPTIONS, Options, RequestTarget
 
 
 class ApiCall(Struct, eq=False):
@@ -16,7 +16,7 @@ class ApiCall(Struct, eq=False):
     user: User = ANONYMOUS
     options: Options = NO_OPTIONS
     """The query. Read when it is known that the request is about objects."""
-    target: Target | None = None
+    target: RequestTarget | None = None
     """What it is about. None for a page, such as /metrics."""
     is_allowed: bool = False
     """Set when the user was found to be allowed this. Of interest if the answer is 403 all the same."""

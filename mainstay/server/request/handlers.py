@@ -14,8 +14,8 @@ from mainstay.api.kind_name import KindName
 from mainstay.http.messages import Answer, Request, Response
 from mainstay.server.auth.authorization import User
 from mainstay.server.request.context import ApiCall
-from mainstay.server.request.representation import Form
-from mainstay.server.request.target import Options, Target, Verb
+from mainstay.server.request.representation import ResponseForm
+from mainstay.server.request.target import Options, RequestTarget, Verb
 from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
 
 READS: Final = (Verb.GET, Verb.LIST, Verb.WATCH)
@@ -26,9 +26,9 @@ class ResourceCall(Struct, gc=False):
 
     call: ApiCall
     request: Request
-    target: Target
+    target: RequestTarget
     options: Options
-    form: Form
+    form: ResponseForm
     context: WriteContext = NO_CONTEXT
     """Of a write: what goes with it into its transaction."""
 
@@ -60,7 +60,7 @@ class HandlerTable:
         else:
             self._own.setdefault((resource.group, resource.plural, subresource), {}).update(handlers)
 
-    def find(self, target: Target) -> Handler | None:
+    def find(self, target: RequestTarget) -> Handler | None:
         kind = target.kind
         handlers = self._own.get((kind.group, kind.plural, target.subresource))
         if handlers is None:
@@ -70,7 +70,7 @@ class HandlerTable:
     def find_unserved(self, kinds: Iterable[Kind]) -> list[str]:
         """What these kinds declare and nothing here serves."""
         declared = [
-            Target(Verb(verb), kind, "", "", subresource)
+            RequestTarget(Verb(verb), kind, "", "", subresource)
             for kind in kinds
             for subresource, verbs in (("", kind.verbs), *((each.name, each.verbs) for each in kind.subresources))
             for verb in verbs

@@ -15,7 +15,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from mainstay.env import Clock
-from mainstay.server.request.target import Target, Verb
+from mainstay.server.request.target import RequestTarget, Verb
 from mainstay.server.watch.feed import EventTally
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -73,7 +73,7 @@ class Metrics(Collector):
         """A request is being answered. Each `begun` needs one `answered`, or `stream_begun`, with the same method."""
         self._inflight["readOnly" if method in ("GET", "HEAD") else "mutating"] += 1
 
-    def answered(self, method: str, path: str, target: Target | None, code: int, seconds: float) -> None:
+    def answered(self, method: str, path: str, target: RequestTarget | None, code: int, seconds: float) -> None:
         """A request was answered."""
         self._inflight["readOnly" if method in ("GET", "HEAD") else "mutating"] -= 1
         labels = _labels(method, path, target)
@@ -85,13 +85,13 @@ class Metrics(Collector):
         durations.counts[bisect_left(BOUNDS_S, seconds)] += 1
         durations.sum_s += seconds
 
-    def stream_begun(self, method: str, path: str, target: Target | None) -> None:
+    def stream_begun(self, method: str, path: str, target: RequestTarget | None) -> None:
         """A request goes on as a watch or another stream, and is not in flight any more. Needs one `stream_ended`."""
         self._inflight["readOnly" if method in ("GET", "HEAD") else "mutating"] -= 1
         labels = _labels(method, path, target)
         self._long[labels] = self._long.get(labels, 0) + 1
 
-    def stream_ended(self, method: str, path: str, target: Target | None, code: int) -> None:
+    def stream_ended(self, method: str, path: str, target: RequestTarget | None, code: int) -> None:
         labels = _labels(method, path, target)
         self._long[labels] -= 1
         self._totals[labels, code] = self._totals.get((labels, code), 0) + 1
@@ -158,7 +158,7 @@ class Metrics(Collector):
 _Reading = Callable[[], float]
 
 
-def _labels(method: str, path: str, target: Target | None) -> _Labels:
+def _labels(method: str, path: str, target: RequestTarget | None) -> _Labels:
     if target is None:
         known = path if path in _PATHS else ""
         return (method if method in _METHODS else "OTHER", "", "", "", known, "")

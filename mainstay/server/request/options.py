@@ -10,14 +10,14 @@ from mainstay.api.kind import Propagation
 from mainstay.server.request.target import Options
 
 
-class WriteOptions(Struct, frozen=True):
+class WriteParameters(Struct, frozen=True):
     dry_run: bool
     validation: str
     """Strict, Warn or Ignore."""
     field_manager: str
 
     @classmethod
-    def of(cls, options: Options, kind: str, user_agent: str) -> "WriteOptions":
+    def of(cls, options: Options, kind: str, user_agent: str) -> "WriteParameters":
         """`kind` is CreateOptions, UpdateOptions or PatchOptions: what a refusal is about."""
         causes = _dry_run_causes(options.all("dryRun"))
         validation = options.get("fieldValidation")

@@ -12,7 +12,7 @@ from mainstay.api.kind import Kind, Object
 from mainstay.api.merge_patch import merge_patch
 from mainstay.api.strategic_merge import strategic_merge
 from mainstay.api.yaml_body import parse_yaml
-from mainstay.server.request.target import Options, Target
+from mainstay.server.request.target import Options, RequestTarget
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -30,7 +30,7 @@ def _media(content_type: str | None) -> str:
 
 
 def parse_application(
-    body: bytes, target: Target, options: Options, now: str, replicas_at: Sequence[str]
+    body: bytes, target: RequestTarget, options: Options, now: str, replicas_at: Sequence[str]
 ) -> Application:
     """What is applied by a request. Raises `StatusError` if it does not say by whom, or makes no sense.
 
@@ -86,7 +86,7 @@ def _of_scaled(scale: Object, kind: Kind, replicas_at: Sequence[str]) -> Object:
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
+class ObjectPatch:
     """What a patch does to an object."""
 
     apply: Callable[[Object], Object]
@@ -108,7 +108,7 @@ class Patch:
         return isinstance(metadata, dict) and not any(name[:1] == "$" or name == "managedFields" for name in metadata)
 
 
-def parse_patch(content_type: str | None, body: bytes, kind: Kind) -> Patch:
+def parse_patch(content_type: str | None, body: bytes, kind: Kind) -> ObjectPatch:
     """What a patch does to an object. Raises `StatusError` for a type that the kind does not take, or nonsense."""
     media = _media(content_type)
     accepted = (JSON_PATCH, MERGE_PATCH) if kind.is_custom or not kind.message else (JSON_PATCH, MERGE_PATCH, STRATEGIC)
@@ -118,9 +118,9 @@ def parse_patch(content_type: str | None, body: bytes, kind: Kind) -> Patch:
         raise StatusError(415, StatusReason.UNSUPPORTED_MEDIA_TYPE, text, {})
     patch: Any = json_body.parse(body).value
     if media == JSON_PATCH:
-        return Patch(lambda obj: json_patch(obj, patch))
+        return ObjectPatch(lambda obj: json_patch(obj, patch))
     if not isinstance(patch, dict):
         raise bad_request("a patch of this type must be an object")
     if media == MERGE_PATCH:
-        return Patch(lambda obj: merge_patch(obj, patch), patch)
-    return Patch(lambda obj: strategic_merge(obj, patch, kind.message), patch, shares=True)
+        return ObjectPatch(lambda obj: merge_patch(obj, patch), patch)
+    return ObjectPatch(lambda obj: strategic_merge(obj, patch, kind.message), patch, shares=True)

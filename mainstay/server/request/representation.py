@@ -24,7 +24,7 @@ ACCEPTED: Final = "application/json, application/yaml, application/vnd.kubernete
 _encode = msgspec.json.Encoder().encode
 
 
-class Shape(Enum):
+class ObjectShape(Enum):
     OBJECT = auto()
     TABLE = auto()
     PARTIAL = auto()
@@ -32,8 +32,8 @@ class Shape(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    shape: Shape
+class ResponseForm:
+    shape: ObjectShape
     is_yaml: bool = False
 
     @property
@@ -41,11 +41,11 @@ class Form:
         return "application/yaml" if self.is_yaml else "application/json"
 
 
-PLAIN: Final = Form(Shape.OBJECT)
+PLAIN: Final = ResponseForm(ObjectShape.OBJECT)
 
 
 @lru_cache(maxsize=256)  # There are few, and a client sends the same with each request.
-def negotiate_form(accept: str | None) -> Form:
+def negotiate_form(accept: str | None) -> ResponseForm:
     """The form to answer in. Raises `StatusError` (406) if none of those asked for can be had."""
     if not accept or accept in ("application/json", "*/*"):
         return PLAIN
@@ -58,19 +58,19 @@ def negotiate_form(accept: str | None) -> Form:
     raise StatusError(406, StatusReason.NOT_ACCEPTABLE, f"only the following media types are accepted: {ACCEPTED}", {})
 
 
-def _form(media: str, parameters: dict[str, str]) -> Form | None:
+def _form(media: str, parameters: dict[str, str]) -> ResponseForm | None:
     if media not in ("application/json", "application/yaml", "*/*", "application/*"):
         return None
     is_yaml = media == "application/yaml"
     wanted = parameters.get("as")
     if wanted is None:
-        return Form(Shape.OBJECT, is_yaml)
+        return ResponseForm(ObjectShape.OBJECT, is_yaml)
     if parameters.get("g") != "meta.k8s.io" or parameters.get("v") not in ("v1", "v1beta1"):
         return None
     if wanted == "Table":
-        return Form(Shape.TABLE, is_yaml)
+        return ResponseForm(ObjectShape.TABLE, is_yaml)
     if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
-        return Form(Shape.PARTIAL, is_yaml)
+        return ResponseForm(ObjectShape.PARTIAL, is_yaml)
     return None
 
 
@@ -87,29 +87,29 @@ def partial(value: bytes, revision: int) -> bytes:
     return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%b}' % metadata
 
 
-def one(form: Form, kind: Kind, value: bytes, revision: int, now: datetime, include: str = "Metadata") -> bytes:
+def one(form: ResponseForm, kind: Kind, value: bytes, revision: int, now: datetime, include: str = "Metadata") -> bytes:
     """One object."""
     match form.shape:
-        case Shape.OBJECT:
+        case ObjectShape.OBJECT:
             return rendered(kind, value, revision)
-        case Shape.PARTIAL:
+        case ObjectShape.PARTIAL:
             return partial(value, revision)
-        case Shape.TABLE:
+        case ObjectShape.TABLE:
             entry = Entry("", value, revision, revision, 1)
             return b"".join(table(kind, [entry], {"resourceVersion": str(revision)}, now, include))
 
 
 def many(
-    form: Form, kind: Kind, entries: Sequence[Entry], metadata: dict[str, Any], now: datetime, include: str
+    form: ResponseForm, kind: Kind, entries: Sequence[Entry], metadata: dict[str, Any], now: datetime, include: str
 ) -> Iterator[bytes]:
     """A list of objects, in pieces."""
     match form.shape:
-        case Shape.OBJECT:
+        case ObjectShape.OBJECT:
             return rendered_list(kind, entries, metadata)
-        case Shape.PARTIAL:
+        case ObjectShape.PARTIAL:
             head = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":%b,"items":['
             return in_pieces(head % _encode(metadata), (partial(entry.value, entry.revision) for entry in entries))
-        case Shape.TABLE:
+        case ObjectShape.TABLE:
             return table(kind, entries, metadata, now, include)
 
 

@@ -19,7 +19,7 @@ from mainstay.server.request.context import ApiCall
 from mainstay.server.request.handlers import READS, Answering, HandlerTable, ResourceCall
 from mainstay.server.request.representation import negotiate_form
 from mainstay.server.request.served_kinds import Registry
-from mainstay.server.request.target import NoSuchPath, Options, Target, method_not_allowed, parse_target
+from mainstay.server.request.target import NoSuchPath, Options, RequestTarget, method_not_allowed, parse_target
 from mainstay.server.storage.write_context import read_write_context
 from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
 from mainstay.store.interface import Store
@@ -85,7 +85,7 @@ class ResourceRoute:
         asked.context = read_write_context(call.request, call.user, self._clock, noted)
 
 
-def _target(call: ApiCall) -> Target:
+def _target(call: ApiCall) -> RequestTarget:
     if call.target is None:
         raise AssertionError("a request for a resource has a target once it is resolved")
     return call.target

@@ -27,7 +27,7 @@ class Verb(StrEnum):
     DELETE_COLLECTION = "deletecollection"
 
 
-class Target(Struct, frozen=True):
+class RequestTarget(Struct, frozen=True):
     """A verb on an object, on a part of it, or on a collection."""
 
     verb: Verb
@@ -96,7 +96,7 @@ class Options:
 NO_OPTIONS: Final = Options("")
 
 
-def parse_target(method: str, path: str, options: Options, registry: Registry) -> Target:
+def parse_target(method: str, path: str, options: Options, registry: Registry) -> RequestTarget:
     """What a request to an API path is about. Raises `NoSuchPath`, or `StatusError` for what no kind allows."""
     parts = path[1:].split("/")
     if "" in parts:
@@ -133,7 +133,7 @@ def parse_target(method: str, path: str, options: Options, registry: Registry) -
     verb = _verb(method, name, subresource, is_watch)
     if verb is None or verb not in allowed or (kind.namespaced and (name or verb is Verb.CREATE) and not namespace):
         raise method_not_allowed()
-    return Target(verb, kind, namespace, name, subresource)
+    return RequestTarget(verb, kind, namespace, name, subresource)
 
 
 def _verb(method: str, name: str, subresource: str, is_watch: bool) -> Verb | None:

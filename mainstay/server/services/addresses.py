@@ -25,7 +25,7 @@ from mainstay.api.errors import CauseType, StatusCause, StatusError, StatusReaso
 from mainstay.api.kind import Kind, Object
 from mainstay.server.storage.commit_points import Intended, TransactionParts
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
-from mainstay.store.interface import ABSENT, Check, Delete, Put, Store, Write
+from mainstay.store.interface import ABSENT, Check, DeleteEntry, Put, Store, Write
 
 GUESSES_MAX: Final = 4  # After so many that are taken, all that are taken are read.
 TAKEN_MAX: Final = 40  # By one write: each is a check and a write of its transaction, of which there is a limit.
@@ -37,7 +37,7 @@ _WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class NumberPool:
     """Numbers from which one is taken, and how they are written."""
 
     prefix: str
@@ -69,8 +69,8 @@ class Ranges:
         self.ports = ports
         size = self.network.num_addresses - 2  # Neither the network address nor the broadcast address.
         first = int(self.network.network_address) + 1
-        self.cluster_ips = Pool(_CLUSTER_IPS, first, size, _reserved(size, 16, 256))
-        self.node_ports = Pool(_NODE_PORTS, ports.start, len(ports), _reserved(len(ports), 32, 128))
+        self.cluster_ips = NumberPool(_CLUSTER_IPS, first, size, _reserved(size, 16, 256))
+        self.node_ports = NumberPool(_NODE_PORTS, ports.start, len(ports), _reserved(len(ports), 32, 128))
 
 
 def _reserved(size: int, part: int, most: int) -> int:
@@ -79,7 +79,7 @@ def _reserved(size: int, part: int, most: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class AddressedObject:
     """An object with its addresses, and what has to be committed together with it."""
 
     object: Object
@@ -87,20 +87,20 @@ class Placed:
     writes: Sequence[Write] = ()
 
 
-class Addresses:
+class ServiceAddresses:
     """Gives addresses to Services."""
 
     def __init__(self, store: Store, ranges: Ranges | None = None) -> None:
         self._store = store
         self._ranges = ranges or Ranges()
 
-    async def placed(self, kind: Kind, key: str, new: Object, old: Object | None) -> Placed:
+    async def placed(self, kind: Kind, key: str, new: Object, old: Object | None) -> AddressedObject:
         """An object as it is to be stored at a key. Leaves `new` alone: after a lost race, ask again.
 
         Raises `StatusError`: 422 for an address that cannot be had, 500 if there are none left.
         """
         if not _has_addresses(kind):
-            return Placed(new)
+            return AddressedObject(new)
         _require_ipv4(new)
         service: Object = {**new, "spec": {**new["spec"]}}
         if service["spec"].get("ports"):
@@ -114,8 +114,8 @@ class Addresses:
             cause = invalid_value("spec.ports", len(taken), f"at most {TAKEN_MAX} of them can be allocated at once")
             raise invalid("Service", "", service["metadata"].get("name", ""), [cause])
         writes: list[Write] = [Put(each, key.encode()) for each in taken]
-        writes += [Delete(each) for each in before if each not in after]
-        return Placed(service, [Check(each, ABSENT) for each in taken], writes)
+        writes += [DeleteEntry(each) for each in before if each not in after]
+        return AddressedObject(service, [Check(each, ABSENT) for each in taken], writes)
 
     async def _require_free(self, service: Object, before: Collection[str]) -> None:
         """What a Service names must be its own already, or free."""
@@ -129,7 +129,7 @@ class Addresses:
                 what = "port" if pool.prefix == _NODE_PORTS else "IP"
                 raise _refused(service, path, number, f"provided {what} is already allocated")
 
-    def _named(self, spec: dict[str, Any]) -> Iterator[tuple[str, int, Pool]]:
+    def _named(self, spec: dict[str, Any]) -> Iterator[tuple[str, int, NumberPool]]:
         address = _cluster_ip(spec)
         if address:
             yield "spec.clusterIPs", int(IPv4Address(address)), self._ranges.cluster_ips
@@ -140,7 +140,7 @@ class Addresses:
             if spec.get("healthCheckNodePort"):
                 yield "spec.healthCheckNodePort", spec["healthCheckNodePort"], self._ranges.node_ports
 
-    def _out_of_range(self, number: int, pool: Pool) -> str:
+    def _out_of_range(self, number: int, pool: NumberPool) -> str:
         if pool.prefix == _NODE_PORTS:
             valid = f"{self._ranges.ports.start}-{self._ranges.ports.stop - 1}"
             return f"provided port is not in the valid range. The range of valid ports is {valid}"
@@ -170,7 +170,7 @@ class Addresses:
             number = await self._free(self._ranges.node_ports, uid, own, "failed to allocate a nodePort")
             spec["healthCheckNodePort"] = number
 
-    async def _free(self, pool: Pool, seed: str, own: set[int], failing: str) -> int:
+    async def _free(self, pool: NumberPool, seed: str, own: set[int], failing: str) -> int:
         """One that is free: a good guess, or else what is left."""
         candidates = (number for number in pool.candidates(seed) if number not in own)
         for _, number in zip(range(GUESSES_MAX), candidates, strict=False):
@@ -186,7 +186,7 @@ class Addresses:
 class ServicePoint:
     """Implements `CommitPoint`: a Service takes its addresses, and gives them back."""
 
-    def __init__(self, addresses: Addresses) -> None:
+    def __init__(self, addresses: ServiceAddresses) -> None:
         self._addresses = addresses
 
     def applies_to(self, intended: Intended) -> bool:
@@ -215,7 +215,7 @@ def held(service: Object | None) -> list[str]:
 
 def released(kind: Kind, old: Object) -> list[Write]:
     """What has to be committed together with the removal of an object."""
-    return [Delete(key) for key in held(old)] if _has_addresses(kind) else []
+    return [DeleteEntry(key) for key in held(old)] if _has_addresses(kind) else []
 
 
 def _has_addresses(kind: Kind) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import Struct
 
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
-from mainstay.server.storage.stored import Written
+from mainstay.server.storage.stored import StoredWrite
 from mainstay.server.storage.transact import too_many_conflicts, transact
 from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
 from mainstay.store.interface import Check, Committed, Store, Write
@@ -23,7 +23,7 @@ class WriteDecision(Struct, frozen=True):
     checks: list[Check]
     writes: list[Write]
     shared: Sequence[SharedWrite]
-    outcome: Written
+    outcome: StoredWrite
     """At revision 0: that of the commit."""
 
 
@@ -37,19 +37,19 @@ class Committer:
         self._store = store
         self._shared = shared
 
-    async def write_once(self, what: str, decide: Decide, context: WriteContext, *, dry_run: bool) -> Written:
+    async def write_once(self, what: str, decide: Decide, context: WriteContext, *, dry_run: bool) -> StoredWrite:
         """As `write`; but an operation that was carried out before is answered with what it led to then."""
         if context.operation is not None and (before := await self.find_outcome(context)) is not None:
             return before
         return await self.write(what, decide, context, dry_run=dry_run)
 
-    async def write(self, what: str, decide: Decide, context: WriteContext, *, dry_run: bool) -> Written:
+    async def write(self, what: str, decide: Decide, context: WriteContext, *, dry_run: bool) -> StoredWrite:
         """Commit what is decided, or work out what that would lead to. `what` is written, for the error message.
 
         Raises `StatusError`: what `decide` raises, 409 if the writer's term is over, 503 for too many conflicts.
         """
 
-        async def attempt() -> Written | None:
+        async def attempt() -> StoredWrite | None:
             # Only the decision is kept while the commit is waited for: what it was made from is many small objects.
             decision = await decide()
             if decision is None:
@@ -67,14 +67,14 @@ class Committer:
             raise too_many_conflicts(what)
         return written
 
-    async def find_outcome(self, context: WriteContext) -> Written | None:
+    async def find_outcome(self, context: WriteContext) -> StoredWrite | None:
         """What an operation has led to already. Raises `StatusError` if its id was used for something else."""
         if context.operation is None:
             return None
         entry = await self._store.get(context.operation.key)
         return None if entry is None else context.operation.outcome_in(entry)
 
-    async def _commit(self, decision: WriteDecision, context: WriteContext) -> Written | None:
+    async def _commit(self, decision: WriteDecision, context: WriteContext) -> StoredWrite | None:
         key, outcome = decision.key, decision.outcome
         checks, writes = decision.checks, decision.writes
         if context is not NO_CONTEXT:
@@ -83,6 +83,6 @@ class Committer:
         answer = await self._shared.commit(checks, writes, decision.shared)
         if isinstance(answer, Committed):
             context.committed(key, answer.revision, outcome.value)
-            return outcome if outcome.revision else Written(outcome.value, answer.revision)
+            return outcome if outcome.revision else StoredWrite(outcome.value, answer.revision)
         context.require_term(answer.found)
         return await self.find_outcome(context)

@@ -31,7 +31,7 @@ from mainstay.api.errors import StatusError, StatusReason
 from mainstay.env import Env
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.store.errors import StorageFull
-from mainstay.store.interface import ABSENT, Change, Check, Delete, Put, Store, Write
+from mainstay.store.interface import ABSENT, Check, DeleteEntry, KeyChange, Put, Store, Write
 
 _logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class StoreEpochs:
         await epochs._look()
         key = _PREFIX + env.chance.uid("opening", 0)
         forgotten = epochs._known[: max(0, len(epochs._known) - KEPT + 1)]
-        writes: list[Write] = [Put(key, b""), *(Delete(_PREFIX + each.name) for each in forgotten)]
+        writes: list[Write] = [Put(key, b""), *(DeleteEntry(_PREFIX + each.name) for each in forgotten)]
         try:
             await store.commit([Check(key, ABSENT)], writes)
             epochs._is_noted = True
@@ -75,7 +75,7 @@ class StoreEpochs:
         """Empty if there is none to give to clients."""
         return self._known[-1].name if self._is_noted and self._known else ""
 
-    def heard(self, change: Change) -> None:
+    def heard(self, change: KeyChange) -> None:
         """Another server has begun, if that is what happened."""
         if change.entry is not None and change.key.startswith(_PREFIX):
             epoch = _Epoch(change.revision, change.key.removeprefix(_PREFIX))

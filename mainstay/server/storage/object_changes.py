@@ -19,9 +19,9 @@ from mainstay.env import Clock
 from mainstay.server.request import representation
 from mainstay.server.request.bodies import Bodies
 from mainstay.server.request.handlers import ResourceCall
-from mainstay.server.request.options import WriteOptions
-from mainstay.server.request.patch import Patch, parse_application, parse_patch
-from mainstay.server.storage.stored import Written
+from mainstay.server.request.options import WriteParameters
+from mainstay.server.request.patch import ObjectPatch, parse_application, parse_patch
+from mainstay.server.storage.stored import StoredWrite
 from mainstay.server.storage.strategies import POD_STATUS, WriteStrategy, is_pod, part_for
 from mainstay.server.storage.writes import Mutate
 
@@ -36,7 +36,7 @@ class ObjectChange:
         self.bodies = bodies
         self.clock = clock
 
-    def replace(self, asked: ResourceCall, wanted: WriteOptions) -> tuple[Mutate, list[str]]:
+    def replace(self, asked: ResourceCall, wanted: WriteParameters) -> tuple[Mutate, list[str]]:
         """What a PUT does, and the warnings about its body."""
         kind = asked.target.kind
         decoded = self.bodies.decode(asked.request, kind, wanted.validation)
@@ -48,7 +48,7 @@ class ObjectChange:
 
         return replaced, decoded.warnings
 
-    def patch(self, asked: ResourceCall, wanted: WriteOptions, warnings: list[str]) -> tuple[Mutate, WriteStrategy]:
+    def patch(self, asked: ResourceCall, wanted: WriteParameters, warnings: list[str]) -> tuple[Mutate, WriteStrategy]:
         """What a PATCH does, and by which strategy. Warnings are only known once it has been done."""
         kind, subresource = asked.target.kind, asked.target.subresource
         take_patch, first = patches_in(asked)
@@ -74,7 +74,7 @@ class ObjectChange:
 
         return mutate, WriteStrategy(POD_STATUS if is_part and is_pod(kind) else part_for(subresource))
 
-    def _check_fields(self, kind: Kind, name: str, new: Object, wanted: WriteOptions) -> list[str]:
+    def _check_fields(self, kind: Kind, name: str, new: Object, wanted: WriteParameters) -> list[str]:
         """Take unknown fields out of what a patch leads to. Returns warnings. Raises `StatusError` if it is strict."""
         unknown = conform(new, kind.message) if kind.message else self.bodies.prune(kind, new)
         problems = [f'unknown field "{path}"' for path in unknown]
@@ -88,7 +88,7 @@ class ObjectChange:
         now = times.format_time(self.clock.wall())
         return parse_application(asked.request.body, asked.target, asked.options, now, ())
 
-    def show(self, asked: ResourceCall, written: Written, *, dry_run: bool) -> bytes:
+    def show(self, asked: ResourceCall, written: StoredWrite, *, dry_run: bool) -> bytes:
         """The body of the answer."""
         kind = asked.target.kind
         if dry_run and written.revision == 0:
@@ -97,14 +97,14 @@ class ObjectChange:
         return representation.one(asked.form, kind, written.value, written.revision, self.clock.wall())
 
 
-def patches_in(asked: ResourceCall) -> tuple[Callable[[], Patch], Patch]:
+def patches_in(asked: ResourceCall) -> tuple[Callable[[], ObjectPatch], ObjectPatch]:
     """What reads the patch of a request, and the first that it gives. For each further attempt the body is read again,
     instead of being held until the commit is durable."""
     content_type, body, kind = asked.request.headers.get("content-type"), asked.request.body, asked.target.kind
     first = parse_patch(content_type, body, kind)
     unused = [first]
 
-    def take_patch() -> Patch:
+    def take_patch() -> ObjectPatch:
         return unused.pop() if unused else parse_patch(content_type, body, kind)
 
     return take_patch, first

@@ -13,7 +13,7 @@ from mainstay.api.kind import Kind
 from mainstay.env import Env
 from mainstay.server.request.bodies import Bodies, CustomKinds
 from mainstay.server.request.handlers import Handler, HandlerTable, serve
-from mainstay.server.request.options import WriteOptions
+from mainstay.server.request.options import WriteParameters
 from mainstay.server.request.served_kinds import Registry
 from mainstay.server.request.target import Verb
 from mainstay.server.storage.admission import build_admission
@@ -24,10 +24,10 @@ from mainstay.server.storage.object_changes import ObjectChange
 from mainstay.server.storage.operations import Sweeper
 from mainstay.server.storage.priority_classes import PriorityClasses
 from mainstay.server.storage.read_handlers import GetNow, ReadHandlers, WatchHandler
-from mainstay.server.storage.reads import Reads
+from mainstay.server.storage.reads import ObjectReader
 from mainstay.server.storage.subresources import FinalizeChange, ScaleChange
 from mainstay.server.storage.write_handlers import DeleteHandlers, WriteHandlers
-from mainstay.server.storage.writes import Writes
+from mainstay.server.storage.writes import ObjectWriter
 from mainstay.server.watch.feed import Feed
 from mainstay.server.watch.session import Watching
 from mainstay.store.interface import Store
@@ -45,8 +45,8 @@ class ObjectStorage:
         self.feed = feed
         self._clock = env.clock
         self._priorities = PriorityClasses(store, feed)
-        self._reads = Reads(store, feed)
-        self.writes = Writes(store, env, build_admission(self._priorities.known), points, committer)
+        self._reads = ObjectReader(store, feed)
+        self.writes = ObjectWriter(store, env, build_admission(self._priorities.known), points, committer)
         self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"), epochs)
         self._sweeper: Sweeper | None = None
         feed.on_internal_change(epochs.heard)
@@ -82,7 +82,7 @@ class ObjectStorage:
         for name in _FIRST_NAMESPACES:
             new = {"kind": kind.kind, "apiVersion": kind.group_version, "metadata": {"name": name}}
             try:
-                await self.writes.create(kind, "", new, WriteOptions(False, "Ignore", "mainstay"))
+                await self.writes.create(kind, "", new, WriteParameters(False, "Ignore", "mainstay"))
             except StatusError as error:
                 if error.reason is not StatusReason.ALREADY_EXISTS:
                     raise

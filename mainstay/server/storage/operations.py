@@ -25,9 +25,9 @@ from mainstay.env import Clock, tasks
 from mainstay.http.messages import Request
 from mainstay.server.auth.authorization import User
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
-from mainstay.server.storage.stored import Written
+from mainstay.server.storage.stored import StoredWrite
 from mainstay.store.errors import StoreError
-from mainstay.store.interface import ABSENT, Check, Delete, Entry, Put, Store
+from mainstay.store.interface import ABSENT, Check, DeleteEntry, Entry, Put, Store
 
 REPEATED: Final = (REPEATED_HEADER, "true")
 KEPT_FOR: Final = timedelta(hours=1)
@@ -45,7 +45,7 @@ class _Record(msgspec.Struct, frozen=True):
     request: bytes
     """The hash of the request."""
     at_s: int
-    outcome: Written
+    outcome: StoredWrite
     """At revision 0: that of this record."""
 
 
@@ -64,11 +64,11 @@ class Operation(msgspec.Struct, frozen=True):
     def check(self) -> Check:
         return Check(self.key, ABSENT)
 
-    def put(self, outcome: Written) -> Put:
+    def put(self, outcome: StoredWrite) -> Put:
         """What remembers it. An outcome without a revision has that of the transaction."""
         return Put(self.key, _encode(_Record(self.request, self.at_s, outcome)))
 
-    def outcome_in(self, entry: Entry) -> Written:
+    def outcome_in(self, entry: Entry) -> StoredWrite:
         """What it led to the first time. Raises `StatusError` (422) if that was another request."""
         record = _decode(entry.value)
         if record.request != self.request:
@@ -125,4 +125,4 @@ class Sweeper:
         page = await self._store.range(_PREFIX)
         old = [entry for entry in page.entries if _decode(entry.value).at_s < until_s]
         for start in range(0, len(old), SWEEP_ENTRIES):
-            await self._store.commit([], [Delete(entry.key) for entry in old[start : start + SWEEP_ENTRIES]])
+            await self._store.commit([], [DeleteEntry(entry.key) for entry in old[start : start + SWEEP_ENTRIES]])

@@ -8,7 +8,7 @@ import msgspec
 from mainstay.server.storage.admission import AdmissionContext
 from mainstay.server.watch.feed import Feed
 from mainstay.server.watch.follower import PrefixFollower
-from mainstay.store.interface import Change, Entry, Store
+from mainstay.store.interface import Entry, KeyChange, Store
 
 PREFIX: Final = "scheduling.k8s.io/priorityclasses/"
 
@@ -30,7 +30,7 @@ class PriorityClasses:
         for entry in entries:
             self._learn(entry)
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: KeyChange) -> None:
         if change.entry is not None:
             self._learn(change.entry)
         else:

@@ -12,7 +12,7 @@ from mainstay.server.auth.authorization import User
 from mainstay.server.request import representation
 from mainstay.server.request.answers import NO_CACHE, answer_body, answer_pieces
 from mainstay.server.request.handlers import ResourceCall
-from mainstay.server.request.target import Options, Target
+from mainstay.server.request.target import Options, RequestTarget
 from mainstay.server.storage.keyspace import build_key
 from mainstay.server.storage.reads import Listed
 from mainstay.server.storage.selection import Selection, parse_selection
@@ -34,7 +34,7 @@ class ReadHandlers:
         self,
         reads_for: Callable[[User], ObjectReads],
         clock: Clock,
-        select: Callable[[Target, Options], Selection] = parse_selection,
+        select: Callable[[RequestTarget, Options], Selection] = parse_selection,
     ) -> None:
         """`reads_for` gives what a user can read; `select` which objects a request is about."""
         self._reads_for = reads_for

@@ -40,7 +40,7 @@ class Listed:
     warnings: tuple[str, ...] = ()
 
 
-class Reads:
+class ObjectReader:
     def __init__(self, store: Store, feed: Feed) -> None:
         self._store = store
         self._feed = feed

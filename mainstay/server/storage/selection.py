@@ -9,7 +9,7 @@ import msgspec
 
 from mainstay.api import fields, labels
 from mainstay.api.kind import Kind, TextAt
-from mainstay.server.request.target import Options, Target
+from mainstay.server.request.target import Options, RequestTarget
 from mainstay.server.storage.keyspace import build_key, build_prefix
 from mainstay.server.storage.stored import read
 from mainstay.server.watch.feed import Only
@@ -55,7 +55,7 @@ class Selection:
         return entry is not None and entry.key.startswith(self.prefix) and (self.matches is None or self.matches(entry))
 
 
-def parse_selection(target: Target, options: Options, *, field_text: str | None = None) -> Selection:
+def parse_selection(target: RequestTarget, options: Options, *, field_text: str | None = None) -> Selection:
     """`field_text` replaces what the options say. Raises `StatusError` for selectors that cannot be understood."""
     kind = target.kind
     label_text = options.get("labelSelector")

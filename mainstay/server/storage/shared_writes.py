@@ -27,7 +27,7 @@ from mainstay.store.interface import (
     ABSENT,
     Check,
     Committed,
-    Delete,
+    DeleteEntry,
     Entry,
     LocalReads,
     Put,
@@ -170,7 +170,7 @@ class SharedWrites:
                 match write:
                     case Put(key, value):
                         self._remember(key, Entry(key, value, revision, revision, 1))
-                    case Delete(key):
+                    case DeleteEntry(key):
                         self._remember(key, None)
 
     def _remember(self, key: str, entry: Entry | None) -> None:

@@ -30,7 +30,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class StoredWrite:
     """What a write has led to: the object as stored, and its revision. A dry run has none."""
 
     value: bytes

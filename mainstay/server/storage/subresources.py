@@ -15,11 +15,11 @@ from mainstay.http.messages import Answer
 from mainstay.server.request.answers import answer_body
 from mainstay.server.request.bodies import Bodies, CustomKinds
 from mainstay.server.request.handlers import ResourceCall
-from mainstay.server.request.options import WriteOptions
+from mainstay.server.request.options import WriteParameters
 from mainstay.server.request.patch import parse_application
 from mainstay.server.storage.object_changes import ObjectChange, patches_in
-from mainstay.server.storage.reads import Reads
-from mainstay.server.storage.stored import Written, read
+from mainstay.server.storage.reads import ObjectReader
+from mainstay.server.storage.stored import StoredWrite, read
 from mainstay.server.storage.strategies import WriteStrategy, part_for
 from mainstay.server.storage.writes import Mutate
 
@@ -32,7 +32,7 @@ _encode = msgspec.json.Encoder().encode
 class ScaleChange(ObjectChange):
     """An object as its `autoscaling/v1 Scale` shows it."""
 
-    def __init__(self, bodies: Bodies, clock: Clock, reads: Reads, custom: CustomKinds) -> None:
+    def __init__(self, bodies: Bodies, clock: Clock, reads: ObjectReader, custom: CustomKinds) -> None:
         super().__init__(bodies, clock)
         self._reads = reads
         self._custom = custom
@@ -43,11 +43,11 @@ class ScaleChange(ObjectChange):
         shown = render_scale(read(target.kind, entry), self._paths(target.kind))
         return answer_body(200, _encode(shown), asked.form, asked.options)
 
-    def replace(self, asked: ResourceCall, wanted: WriteOptions) -> tuple[Mutate, list[str]]:
+    def replace(self, asked: ResourceCall, wanted: WriteParameters) -> tuple[Mutate, list[str]]:
         scale = self.bodies.decode_subresource(asked.request, asked.target)
         return scaled(scale, self._paths(asked.target.kind)), []
 
-    def patch(self, asked: ResourceCall, wanted: WriteOptions, warnings: list[str]) -> tuple[Mutate, WriteStrategy]:
+    def patch(self, asked: ResourceCall, wanted: WriteParameters, warnings: list[str]) -> tuple[Mutate, WriteStrategy]:
         paths = self._paths(asked.target.kind)
         take_patch, _ = patches_in(asked)
 
@@ -61,7 +61,7 @@ class ScaleChange(ObjectChange):
         replicas_at = self._paths(asked.target.kind).spec_replicas
         return parse_application(asked.request.body, asked.target, asked.options, now, replicas_at)
 
-    def show(self, asked: ResourceCall, written: Written, *, dry_run: bool) -> bytes:
+    def show(self, asked: ResourceCall, written: StoredWrite, *, dry_run: bool) -> bytes:
         obj = msgspec.json.decode(written.value)
         obj["metadata"]["resourceVersion"] = str(written.revision)
         return _encode(render_scale(obj, self._paths(asked.target.kind)))
@@ -75,7 +75,7 @@ class ScaleChange(ObjectChange):
 class FinalizeChange(ObjectChange):
     """What a namespace still waits for before it goes."""
 
-    def replace(self, asked: ResourceCall, wanted: WriteOptions) -> tuple[Mutate, list[str]]:
+    def replace(self, asked: ResourceCall, wanted: WriteParameters) -> tuple[Mutate, list[str]]:
         decoded = self.bodies.decode(asked.request, asked.target.kind, wanted.validation)
         return finalized(decoded.object), decoded.warnings
 

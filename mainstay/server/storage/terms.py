@@ -20,7 +20,7 @@ from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.api.headers import TERM
 from mainstay.api.kind import Kind, Object
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
-from mainstay.store.interface import Check, Delete, Put, Write
+from mainstay.store.interface import Check, DeleteEntry, Put, Write
 
 _FORM: Final = re.compile(r"(?P<lease>[a-z0-9.-]{1,253}/[a-z0-9.-]{1,253})=(?P<revision>[1-9][0-9]{0,18})")
 _HELD_BY: Final = ("holderIdentity", "leaseTransitions", "acquireTime")
@@ -51,7 +51,7 @@ def term_writes(kind: Kind, new: Object | None, old: Object | None) -> list[Writ
     meta = (new or old or {})["metadata"]
     key = _key(f"{meta['namespace']}/{meta['name']}")
     if new is None:
-        return [Delete(key)]
+        return [DeleteEntry(key)]
     holder, before = new.get("spec") or {}, (old or {}).get("spec") or {}
     if all(holder.get(name) == before.get(name) for name in _HELD_BY):
         return []

@@ -14,7 +14,7 @@ from mainstay.server.auth.authorization import User, agent_in
 from mainstay.server.decisions.write_notes import WriteRequest
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.operations import Operation, read_operation
-from mainstay.server.storage.stored import Written
+from mainstay.server.storage.stored import StoredWrite
 from mainstay.server.storage.terms import fenced, parse_term
 from mainstay.store.interface import Check, Entry, Put, Write
 
@@ -43,7 +43,7 @@ class WriteContext:
             checks.append(self.operation.check)
         return checks
 
-    def writes(self, key: str, outcome: Written) -> list[Write]:
+    def writes(self, key: str, outcome: StoredWrite) -> list[Write]:
         """What is written besides the object at this key."""
         writes: list[Write] = []
         if self.decision or self.cause:

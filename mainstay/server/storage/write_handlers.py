@@ -10,21 +10,21 @@ from mainstay.server.request import representation
 from mainstay.server.request.answers import answer_body, answer_json, answer_pieces
 from mainstay.server.request.bodies import Bodies
 from mainstay.server.request.handlers import ResourceCall
-from mainstay.server.request.options import DeleteOptions, WriteOptions
+from mainstay.server.request.options import DeleteOptions, WriteParameters
 from mainstay.server.request.patch import is_apply
 from mainstay.server.storage.object_changes import ObjectChange
 from mainstay.server.storage.operations import REPEATED
-from mainstay.server.storage.reads import Reads
+from mainstay.server.storage.reads import ObjectReader
 from mainstay.server.storage.selection import parse_selection
-from mainstay.server.storage.stored import Written
+from mainstay.server.storage.stored import StoredWrite
 from mainstay.server.storage.strategies import APPLIED, WriteStrategy, part_for
-from mainstay.server.storage.writes import Writes
+from mainstay.server.storage.writes import ObjectWriter
 
 
 class WriteHandlers:
     """Of objects, or of one of their subresources: `change` says which."""
 
-    def __init__(self, writes: Writes, change: ObjectChange) -> None:
+    def __init__(self, writes: ObjectWriter, change: ObjectChange) -> None:
         self._writes = writes
         self._change = change
 
@@ -64,7 +64,7 @@ class WriteHandlers:
         written = await self._writes.update(*where, mutate, strategy, wanted, asked.context)
         return self._answer(asked, 200, written, warnings, wanted)
 
-    async def _apply(self, asked: ResourceCall, wanted: WriteOptions) -> Answer:
+    async def _apply(self, asked: ResourceCall, wanted: WriteParameters) -> Answer:
         target = asked.target
         application = self._change.apply(asked)
         strategy = WriteStrategy(part_for(target.subresource), APPLIED)
@@ -80,14 +80,14 @@ class WriteHandlers:
         return self._answer(asked, 200, written, [], wanted)
 
     def _answer(
-        self, asked: ResourceCall, status: int, written: Written, warnings: list[str], wanted: WriteOptions
+        self, asked: ResourceCall, status: int, written: StoredWrite, warnings: list[str], wanted: WriteParameters
     ) -> Response:
         body = self._change.show(asked, written, dry_run=wanted.dry_run)
         return answer_body(status, body, asked.form, asked.options, warnings, is_repeated=written.is_repeated)
 
 
 class DeleteHandlers:
-    def __init__(self, writes: Writes, reads: Reads, bodies: Bodies, clock: Clock) -> None:
+    def __init__(self, writes: ObjectWriter, reads: ObjectReader, bodies: Bodies, clock: Clock) -> None:
         self._writes = writes
         self._reads = reads
         self._bodies = bodies
@@ -130,6 +130,6 @@ class DeleteHandlers:
         return answer_pieces(pieces, asked.form, options)
 
 
-def read_write_options(asked: ResourceCall, kind: str) -> WriteOptions:
+def read_write_options(asked: ResourceCall, kind: str) -> WriteParameters:
     """`kind` is CreateOptions, UpdateOptions or PatchOptions: what a refusal is about."""
-    return WriteOptions.of(asked.options, kind, asked.request.headers.get("user-agent") or "")
+    return WriteParameters.of(asked.options, kind, asked.request.headers.get("user-agent") or "")

@@ -24,12 +24,12 @@ from mainstay.api.errors import (
 )
 from mainstay.api.kind import Kind, Object, Propagation
 from mainstay.env import Env
-from mainstay.server.request.options import DeleteOptions, WriteOptions
+from mainstay.server.request.options import DeleteOptions, WriteParameters
 from mainstay.server.storage import metadata
 from mainstay.server.storage.commit_points import CommitPoints, TransactionParts
 from mainstay.server.storage.committer import Committer, WriteDecision
 from mainstay.server.storage.keyspace import build_key, namespace_key
-from mainstay.server.storage.stored import Written, encode_for_storage, read
+from mainstay.server.storage.stored import StoredWrite, encode_for_storage, read
 from mainstay.server.storage.strategies import (
     OBJECT,
     TRACKED,
@@ -40,7 +40,7 @@ from mainstay.server.storage.strategies import (
     require_version,
 )
 from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
-from mainstay.store.interface import ABSENT, Check, Delete, Entry, Put, Store, Write
+from mainstay.store.interface import ABSENT, Check, DeleteEntry, Entry, Put, Store, Write
 
 NAMES_MAX: Final = 8  # Generated names that are tried.
 
@@ -50,7 +50,7 @@ PartsFor = Callable[[Object], Awaitable[TransactionParts]]
 """What is to be committed together with the deletion of an object, besides what its kind says. Raises `StatusError`."""
 
 
-class Writes:
+class ObjectWriter:
     """The writing half of the API. `admission` is run in order, for every create and update.
 
     `points` says what goes with each write into its transaction (commit_points.py).
@@ -72,10 +72,10 @@ class Writes:
         kind: Kind,
         namespace: str,
         new: Object,
-        options: WriteOptions,
+        options: WriteParameters,
         context: WriteContext = NO_CONTEXT,
         owners: Owners = TRACKED,
-    ) -> Written:
+    ) -> StoredWrite:
         """Make an object."""
         if context.operation is not None and (before := await self._committer.find_outcome(context)) is not None:
             return before
@@ -100,8 +100,8 @@ class Writes:
         raise already_exists(kind.plural, kind.group, given["name"])
 
     async def _create(
-        self, kind: Kind, namespace: str, new: Object, options: WriteOptions, context: WriteContext
-    ) -> Written:
+        self, kind: Kind, namespace: str, new: Object, options: WriteParameters, context: WriteContext
+    ) -> StoredWrite:
         """Raises `_NameTaken`."""
         OBJECT.admit(self._admission, kind, new, None)
         name = new["metadata"]["name"]
@@ -119,7 +119,7 @@ class Writes:
             if kind.namespaced:
                 checks.append(await self._namespace_check(kind, namespace, name))
             value = encode_for_storage(kind, parts.object or new)
-            return WriteDecision(key, checks, [Put(key, value), *parts.writes], parts.shared, Written(value, 0))
+            return WriteDecision(key, checks, [Put(key, value), *parts.writes], parts.shared, StoredWrite(value, 0))
 
         return await self._committer.write(_shown(kind, name), decide, context, dry_run=options.dry_run)
 
@@ -146,9 +146,9 @@ class Writes:
         name: str,
         mutate: Mutate,
         strategy: WriteStrategy,
-        options: WriteOptions,
+        options: WriteParameters,
         context: WriteContext = NO_CONTEXT,
-    ) -> Written:
+    ) -> StoredWrite:
         """Change an object by a function of what is there. The function is called again when others were faster."""
         key = build_key(kind, namespace, name)
 
@@ -167,7 +167,7 @@ class Writes:
         entry: Entry,
         mutate: Mutate,
         strategy: WriteStrategy,
-        options: WriteOptions,
+        options: WriteParameters,
         context: WriteContext,
     ) -> WriteDecision:
         part, owners = strategy.part, strategy.owners
@@ -194,8 +194,8 @@ class Writes:
         is_over = is_over and not new["metadata"].get("deletionGracePeriodSeconds") and not _has_other_hold(kind, new)
         parts = await self._points.parts_for(kind, entry.key, None if is_over else new, old, subresource, context)
         value = encode_for_storage(kind, parts.object or new)
-        write: Write = Delete(entry.key) if is_over else Put(entry.key, value)
-        outcome = Written(value, entry.revision if is_over or dry_run else 0, was_removed=is_over and not dry_run)
+        write: Write = DeleteEntry(entry.key) if is_over else Put(entry.key, value)
+        outcome = StoredWrite(value, entry.revision if is_over or dry_run else 0, was_removed=is_over and not dry_run)
         checks = [Check(entry.key, entry.revision), *parts.checks]
         return WriteDecision(entry.key, checks, [write, *parts.writes], parts.shared, outcome)
 
@@ -207,7 +207,7 @@ class Writes:
         options: DeleteOptions,
         context: WriteContext = NO_CONTEXT,
         also: PartsFor | None = None,
-    ) -> Written:
+    ) -> StoredWrite:
         """Remove an object, or begin to, if something still has to happen first. `also` is committed with that."""
         key = build_key(kind, namespace, name)
 
@@ -231,8 +231,8 @@ class Writes:
             if managed_fields.is_same_object(new, old, with_owners=False):
                 return _decide_nothing(entry)
             return await self._decide_replacement(kind, entry, new, old, "", context, options.dry_run)
-        outcome = Written(entry.value, entry.revision, was_removed=True)
-        checks, writes = [Check(entry.key, entry.revision)], [Delete(entry.key)]
+        outcome = StoredWrite(entry.value, entry.revision, was_removed=True)
+        checks, writes = [Check(entry.key, entry.revision)], [DeleteEntry(entry.key)]
         if options.dry_run:
             return WriteDecision(entry.key, checks, [*writes], (), outcome)
         parts = await self._points.parts_for(kind, entry.key, None, old, "", context)
@@ -267,7 +267,7 @@ class Writes:
             meta.pop("deletionGracePeriodSeconds", None)
         return new
 
-    def _track(self, kind: Kind, options: WriteOptions, new: Object, old: Object | None, subresource: str) -> None:
+    def _track(self, kind: Kind, options: WriteParameters, new: Object, old: Object | None, subresource: str) -> None:
         """Record who owns the fields: before the server adds some of its own, which have no owner."""
         entries = managed_fields.updated(
             old,
@@ -291,7 +291,9 @@ def _shown(kind: Kind, name: str) -> str:
 
 
 def _decide_nothing(entry: Entry) -> WriteDecision:
-    return WriteDecision(entry.key, [Check(entry.key, entry.revision)], [], (), Written(entry.value, entry.revision))
+    return WriteDecision(
+        entry.key, [Check(entry.key, entry.revision)], [], (), StoredWrite(entry.value, entry.revision)
+    )
 
 
 def _with(decision: WriteDecision, more: TransactionParts) -> WriteDecision:

@@ -23,7 +23,7 @@ from mainstay.env import tasks
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.watch.heartbeats import is_heartbeat
 from mainstay.store.errors import Compacted, StoreUnavailable
-from mainstay.store.interface import Change, Entry, Store
+from mainstay.store.interface import Entry, KeyChange, Store
 
 _logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Listener(Protocol):
         """Changes may have been missed. What is there now must be read again."""
 
 
-Renderer = Callable[[Change], bytes]
+Renderer = Callable[[KeyChange], bytes]
 """What a group is told of a change; nothing, if it does not concern them."""
 
 
@@ -67,7 +67,7 @@ class EventTally:
         self.events = 0
 
 
-class Group:
+class ListenerGroup:
     """Listeners that want the same."""
 
     def __init__(self, render: Renderer, tally: EventTally, only: Only | None = None) -> None:
@@ -76,7 +76,7 @@ class Group:
         self.only = only
         self.listeners: dict[Listener, None] = {}
 
-    def tell(self, changes: Sequence[Change]) -> None:
+    def tell(self, changes: Sequence[KeyChange]) -> None:
         events = [self.render(change) for change in changes]
         data = b"".join(events)
         if data:
@@ -90,19 +90,19 @@ class _ByValue:
 
     def __init__(self, value_of: Callable[[Entry], str]) -> None:
         self._value_of = value_of
-        self._groups: dict[str, dict[Group, None]] = {}
+        self._groups: dict[str, dict[ListenerGroup, None]] = {}
 
-    def add(self, value: str, group: Group) -> None:
+    def add(self, value: str, group: ListenerGroup) -> None:
         self._groups.setdefault(value, {})[group] = None
 
-    def remove(self, value: str, group: Group) -> None:
+    def remove(self, value: str, group: ListenerGroup) -> None:
         groups = self._groups[value]
         del groups[group]
         if not groups:
             del self._groups[value]
 
-    def tell(self, changes: Sequence[Change]) -> None:
-        told: dict[Group, list[Change]] = {}
+    def tell(self, changes: Sequence[KeyChange]) -> None:
+        told: dict[ListenerGroup, list[KeyChange]] = {}
         for change in changes:
             # Where it was before it hears as well: there it is gone.
             values = dict.fromkeys(self._value_of(each) for each in (change.previous, change.entry) if each is not None)
@@ -119,18 +119,18 @@ class Window:
     def __init__(self, complete_after: int) -> None:
         self.complete_after = complete_after
         """The window has every change after this revision."""
-        self.changes: deque[Change] = deque()
-        self.groups: dict[object, Group] = {}
-        self._told_all: dict[Group, None] = {}
+        self.changes: deque[KeyChange] = deque()
+        self.groups: dict[object, ListenerGroup] = {}
+        self._told_all: dict[ListenerGroup, None] = {}
         self._by_value: dict[str, _ByValue] = {}
 
-    def add(self, changes: Sequence[Change]) -> None:
+    def add(self, changes: Sequence[KeyChange]) -> None:
         self.changes.extend(changes)
         while len(self.changes) > WINDOW_CHANGES_MAX:
             self.complete_after = self.changes.popleft().revision
         self.tell(changes)
 
-    def tell(self, changes: Sequence[Change]) -> None:
+    def tell(self, changes: Sequence[KeyChange]) -> None:
         for group in list(self._told_all):
             group.tell(changes)
         for groups in list(self._by_value.values()):
@@ -144,7 +144,7 @@ class Window:
             for listener in list(group.listeners):
                 listener.lost()
 
-    def since(self, revision: int) -> list[Change] | None:
+    def since(self, revision: int) -> list[KeyChange] | None:
         """Every change after a revision, or None if some are no longer there."""
         if revision < self.complete_after:
             return None
@@ -161,7 +161,7 @@ class Window:
         """Tell a listener of everything from now on, together with those who want the same, and count that."""
         group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = Group(render, tally or EventTally(), only)
+            group = self.groups[key] = ListenerGroup(render, tally or EventTally(), only)
             if only is None:
                 self._told_all[group] = None
             else:
@@ -193,7 +193,7 @@ class Feed:
         self.tallies: dict[tuple[str, str, str], EventTally] = {}
         """What was sent, by group, version and plural name of the kind."""
         self._windows: dict[str, Window] = {}
-        self._internal_listeners: list[Callable[[Change], None]] = []
+        self._internal_listeners: list[Callable[[KeyChange], None]] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._following: asyncio.Task[None] | None = None
 
@@ -214,7 +214,7 @@ class Feed:
         """Where to count what is sent to watchers of a kind."""
         return self.tallies.setdefault((kind.group, kind.version, kind.plural), EventTally())
 
-    def on_internal_change(self, hear: Callable[[Change], None]) -> None:
+    def on_internal_change(self, hear: Callable[[KeyChange], None]) -> None:
         """Call this with every change of a key that is no object."""
         self._internal_listeners.append(hear)
 
@@ -259,7 +259,7 @@ class Feed:
     async def _follow_once(self) -> None:
         with self._store.watch("", after=self.revision) as watch:
             async for batch in watch:
-                by_kind: dict[str, list[Change]] = {}
+                by_kind: dict[str, list[KeyChange]] = {}
                 for change in batch.changes:
                     if change.key.startswith(INTERNAL_PREFIX):
                         for hear in self._internal_listeners:

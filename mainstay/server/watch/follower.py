@@ -12,7 +12,7 @@ from typing import Final
 from mainstay.env import tasks
 from mainstay.server.watch.feed import Feed
 from mainstay.store.errors import Compacted, StoreUnavailable
-from mainstay.store.interface import Change, Entry, Store
+from mainstay.store.interface import Entry, KeyChange, Store
 
 RETRY_AFTER: Final = timedelta(seconds=1)
 PAGE_ENTRIES: Final = 500
@@ -26,7 +26,7 @@ class PrefixFollower:
         store: Store,
         feed: Feed,
         prefix: str,
-        on_change: Callable[[Change], None],
+        on_change: Callable[[KeyChange], None],
         on_reset: Callable[[Sequence[Entry]], None],
     ) -> None:
         """`on_reset` is given all that is there, after changes were missed."""
@@ -68,7 +68,7 @@ class PrefixFollower:
                 self._on_reset(entries)
                 return
 
-    def _take(self, change: Change) -> bytes:
+    def _take(self, change: KeyChange) -> bytes:
         self._on_change(change)
         return b""
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.store.interface import Change
+from mainstay.store.interface import KeyChange
 
 LEASES: Final = "coordination.k8s.io/leases/"
 COMPONENT_STATES: Final = "mainstay.dev/componentstates/"
@@ -34,7 +34,7 @@ class _Lease(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Lease).decode
 
 
-def is_heartbeat(change: Change) -> bool:
+def is_heartbeat(change: KeyChange) -> bool:
     key = change.key
     if change.entry is None or change.previous is None:
         return False

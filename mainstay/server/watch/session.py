@@ -18,7 +18,7 @@ from mainstay.api.errors import StatusError, StatusReason
 from mainstay.api.kind import Kind
 from mainstay.env import Clock, tasks
 from mainstay.server.request import representation
-from mainstay.server.request.representation import Form, Shape
+from mainstay.server.request.representation import ObjectShape, ResponseForm
 from mainstay.server.request.target import Options
 from mainstay.server.storage.epochs import StoreEpochs, restored_error
 from mainstay.server.storage.keyspace import build_prefix
@@ -27,7 +27,7 @@ from mainstay.server.storage.selection import Selection
 from mainstay.server.storage.stored import PIECE_BYTES
 from mainstay.server.watch.feed import EventTally, Window
 from mainstay.server.watch.heartbeats import LEASES
-from mainstay.store.interface import Change, Entry, Page
+from mainstay.store.interface import Entry, KeyChange, RangePage
 
 BOOKMARK_EVERY: Final = timedelta(seconds=1)
 HEARTBEAT_TICKS: Final = 10  # Without a bookmark. Then one is sent even if it says nothing new: we are still here.
@@ -54,7 +54,7 @@ class Outgoing(Protocol):
 class StoredRange(Protocol):
     """What there is to begin with: the store, or what stands in for it."""
 
-    async def range(self, prefix: str) -> Page: ...
+    async def range(self, prefix: str) -> RangePage: ...
 
     async def revision(self) -> int: ...
 
@@ -89,7 +89,7 @@ class Watching:
         self._ticking = tasks.spawn(self._send_bookmarks(), name="bookmarks")
 
     def open(
-        self, selection: Selection, form: Form, options: Options, epoch: str = ""
+        self, selection: Selection, form: ResponseForm, options: Options, epoch: str = ""
     ) -> Callable[[Outgoing], Awaitable[None]]:
         """Look at what is asked for, and return what runs the stream. Raises `StatusError` for what makes no sense.
 
@@ -143,7 +143,7 @@ class _Session:
         feed: ChangeFeed,
         clock: Clock,
         selection: Selection,
-        form: Form,
+        form: ResponseForm,
         options: Options,
         epochs: StoreEpochs | None,
     ) -> None:
@@ -194,9 +194,11 @@ class _Session:
         if rest is None:
             self.end(_expired(start, window.complete_after))
             return
-        shares = self._form.shape is not Shape.TABLE  # A table's first row also has the columns: each client its own.
+        shares = (
+            self._form.shape is not ObjectShape.TABLE
+        )  # A table's first row also has the columns: each client its own.
         key = (self._selection.key, self._form, self._include) if shares else self
-        render: Callable[[Change], bytes] = self._render
+        render: Callable[[KeyChange], bytes] = self._render
         if start > self._feed.revision:
             render = _later_than(start, self._render)
             key = self
@@ -281,7 +283,7 @@ class _Session:
             self._stream = None  # Until it is over there may still be a change.
         self._told = None  # And no bookmark: it would be past changes that are not told any more.
 
-    def _render(self, change: Change) -> bytes:
+    def _render(self, change: KeyChange) -> bytes:
         """What is sent for a change: an object that begins or ceases to be selected is added or deleted."""
         was, is_now = self._selection.covers(change.previous), self._selection.covers(change.entry)
         if is_now and change.entry is not None:
@@ -300,7 +302,7 @@ class _Session:
 
     def _object(self, entry: Entry, revision: int) -> bytes:
         kind = self._selection.kind
-        if self._form.shape is not Shape.TABLE:
+        if self._form.shape is not ObjectShape.TABLE:
             return representation.one(self._form, kind, entry.value, revision, _NEVER)
         first, self._columns_sent = not self._columns_sent, True
         shown = Entry(entry.key, entry.value, entry.created, revision, entry.version)
@@ -312,7 +314,7 @@ class _Session:
 _NEVER: Final = datetime.min  # Only tables tell the age of things.
 
 
-def _later_than(revision: int, render: Callable[[Change], bytes]) -> Callable[[Change], bytes]:
+def _later_than(revision: int, render: Callable[[KeyChange], bytes]) -> Callable[[KeyChange], bytes]:
     """For a watch from a revision that has not come here yet: silent until it has."""
     return lambda change: render(change) if change.revision > revision else b""
 

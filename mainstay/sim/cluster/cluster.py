@@ -27,7 +27,7 @@ from functools import partial
 from typing import Final
 
 from mainstay.agent.fleet import PretendSettings
-from mainstay.agent.settings import AgentSettings, Taint
+from mainstay.agent.settings import AgentSettings, TaintSetting
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEFINITIONS
@@ -70,7 +70,7 @@ class NodeOptions:
     zone: str = ""
     capacity: Mapping[str, str] = field(default_factory=lambda: {"cpu": "4", "memory": "8Gi"})
     labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[TaintSetting, ...] = ()
 
 
 Nodes = int | Mapping[str, NodeOptions | PretendSettings | AgentSettings]

@@ -16,7 +16,7 @@ _NOTHING: Final = "nothing"
 _SHOWN_MAX: Final = 120
 
 
-class Difference(msgspec.Struct, frozen=True, order=True):
+class StateDifference(msgspec.Struct, frozen=True, order=True):
     name: str
     """Of the object: kind, namespace, and name or owner."""
     path: str
@@ -33,24 +33,26 @@ class Difference(msgspec.Struct, frozen=True, order=True):
         return self.name, self.path
 
 
-def find_differences(wanted: Mapping[str, Sequence[Object]], found: Mapping[str, Sequence[Object]]) -> list[Difference]:
+def find_differences(
+    wanted: Mapping[str, Sequence[Object]], found: Mapping[str, Sequence[Object]]
+) -> list[StateDifference]:
     """All of them, by name and path."""
-    made: list[Difference] = []
+    made: list[StateDifference] = []
     for name in sorted({**wanted, **found}):
         left, right = list(wanted.get(name, ())), list(found.get(name, ()))
         if len(left) != len(right):
-            made.append(Difference(name, "", _many(len(left)), _many(len(right))))
+            made.append(StateDifference(name, "", _many(len(left)), _many(len(right))))
             continue
         for each in list(left):
             if each in right:
                 left.remove(each)
                 right.remove(each)
         for one, other in zip(left, right, strict=True):
-            made += [Difference(name, path, *values) for path, *values in _fields("", one, other)]
+            made += [StateDifference(name, path, *values) for path, *values in _fields("", one, other)]
     return list(dict.fromkeys(made))
 
 
-def without(found: Iterable[Difference], noise: Iterable[Difference]) -> list[Difference]:
+def without(found: Iterable[StateDifference], noise: Iterable[StateDifference]) -> list[StateDifference]:
     """Those that are not about fields which differ anyway."""
     ignored = {each.at: None for each in noise}
     return [each for each in found if each.at not in ignored and (each.name, "") not in ignored]

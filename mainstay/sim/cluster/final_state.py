@@ -27,7 +27,7 @@ from mainstay.api.kind import Object
 from mainstay.server.crd.definitions import NAMES
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.sim.checkers import Violated
-from mainstay.sim.cluster.differences import Difference, find_differences, without
+from mainstay.sim.cluster.differences import StateDifference, find_differences, without
 from mainstay.sim.run.scenario import Scenario, Stage
 from mainstay.store.interface import Entry
 
@@ -59,7 +59,7 @@ class ExpectedState(msgspec.Struct, frozen=True):
     """What a run should end with."""
 
     objects: dict[str, list[Object]]
-    noise: list[Difference] = []
+    noise: list[StateDifference] = []
     """What differs between runs without a fault, too: these fields are not compared."""
 
 

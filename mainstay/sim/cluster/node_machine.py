@@ -14,7 +14,7 @@ from typing import Final
 
 from mainstay.agent.runner import ContainerId, ContainerSpec, Exited, State
 from mainstay.agent.runners.pretend import Answer, PretendRunner
-from mainstay.agent.runners.pretend_containers import Behave, Behaviour, Containers
+from mainstay.agent.runners.pretend_containers import Behave, Behaviour, PretendContainers
 from mainstay.env import Env
 from mainstay.env.machine import MachineFacts
 from mainstay.sim.cluster.history import ContainerEnded, ContainerStarted, History
@@ -35,7 +35,7 @@ class SimMachine:
         self._sim = sim
         self._history = history
         self._began: dict[ContainerId, None] = {}
-        self.containers = Containers(sim.clock_of(name), self._later, lambda spec: self.behave(spec), self._saw)
+        self.containers = PretendContainers(sim.clock_of(name), self._later, lambda spec: self.behave(spec), self._saw)
 
     def runner(self, env: Env) -> PretendRunner:
         """For one incarnation of the agent."""

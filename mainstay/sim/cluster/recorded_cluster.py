@@ -34,7 +34,7 @@ from mainstay.sim.cluster.cluster import LEASE, NODE_LEASE
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario, Stage
 from mainstay.store.interface import Entry
-from mainstay.store.log import Row
+from mainstay.store.log import LogRow
 
 NAME: Final = "continue"
 SERVERS: Final = ("server-1", "server-2")
@@ -47,14 +47,14 @@ _AGAIN: Final = timedelta(seconds=1)
 _decode = msgspec.json.Decoder(Object).decode
 
 
-def make_rows(entries: Sequence[EntryRecord], ends: int) -> list[Row]:
+def make_rows(entries: Sequence[EntryRecord], ends: int) -> list[LogRow]:
     """What a store has written that has come to this. How often each was written before is not known, nor needed."""
     by_revision: dict[int, list[Entry]] = {}
     for each in entries:
         made = Entry(each.key, each.value, created=each.revision, revision=each.revision, version=1)
         by_revision.setdefault(each.revision, []).append(made)
-    rows = [Row(revision, tuple(by_revision[revision])) for revision in sorted(by_revision)]
-    return rows if not rows or rows[-1].revision >= ends else [*rows, Row(ends, ())]
+    rows = [LogRow(revision, tuple(by_revision[revision])) for revision in sorted(by_revision)]
+    return rows if not rows or rows[-1].revision >= ends else [*rows, LogRow(ends, ())]
 
 
 def make_continuation(bundle: Bundle, *, lasts: timedelta = LASTS, faults: tuple[str, ...] | None = None) -> Scenario:
@@ -75,7 +75,7 @@ def make_continuation(bundle: Bundle, *, lasts: timedelta = LASTS, faults: tuple
 
 
 class RecordedStage(Stage):
-    def __init__(self, world: World, rows: Sequence[Row], nodes: Sequence[Object], now: datetime) -> None:
+    def __init__(self, world: World, rows: Sequence[LogRow], nodes: Sequence[Object], now: datetime) -> None:
         super().__init__(world)
         world.sim.set_time(now)
         world.begin_with(rows)

@@ -33,7 +33,7 @@ from mainstay.http.messages import (
     UpgradeResponse,
 )
 from mainstay.server.request.served_kinds import Registry
-from mainstay.server.request.target import NoSuchPath, Options, Target, Verb, parse_target
+from mainstay.server.request.target import NoSuchPath, Options, RequestTarget, Verb, parse_target
 from mainstay.server.storage.keyspace import build_prefix
 from mainstay.server.watch.session import Outgoing
 from mainstay.sim.active_faults import ActiveFaults, Release
@@ -247,7 +247,7 @@ class _Pace:
 class WatchProxy:
     """What a watch is sent goes through here. Implements `Outgoing` (server/watch/session.py)."""
 
-    def __init__(self, gate: ServerProxy, asked: RequestReceived, target: Target, stream: Outgoing) -> None:
+    def __init__(self, gate: ServerProxy, asked: RequestReceived, target: RequestTarget, stream: Outgoing) -> None:
         self.who = asked.who
         self.server = asked.server
         self.watch = asked.request
@@ -404,7 +404,7 @@ class WatchProxy:
         return self._stream.write(data)
 
 
-def _opened(now_ns: int, asked: RequestReceived, target: Target, options: Options) -> WatchOpened:
+def _opened(now_ns: int, asked: RequestReceived, target: RequestTarget, options: Options) -> WatchOpened:
     version = options.get("resourceVersion") or "0"
     after = int(version) if version.isdigit() else 0
     return WatchOpened(

@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.env import tasks
-from mainstay.journal.history import Written
+from mainstay.journal.history import KeyVersion
 from mainstay.journal.keys import is_object
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import ChangeRecord, micros
@@ -34,7 +34,7 @@ from mainstay.store.disk_log import DiskLog
 from mainstay.store.errors import OutcomeUnknown
 from mainstay.store.interface import Entry
 from mainstay.store.local import LocalStore
-from mainstay.store.log import Log, MemoryLog, Recovered, Row
+from mainstay.store.log import Log, LogRow, MemoryLog, Recovered
 
 STORE: Final = "store"
 HEARTBEATS: Final = (INTERNAL_PREFIX, "coordination.k8s.io/leases/", "mainstay.dev/componentstates/")
@@ -47,13 +47,13 @@ TRY_AGAIN_AFTER: Final = timedelta(seconds=1)
 class KeptLog(MemoryLog):
     """Has all that was ever written, compacted or not."""
 
-    def __init__(self, rows: Sequence[Row] = ()) -> None:
+    def __init__(self, rows: Sequence[LogRow] = ()) -> None:
         self._rows = list(rows)
 
     async def open(self) -> Recovered:
         return Recovered(0, tuple(self._rows))
 
-    async def append(self, rows: Sequence[Row]) -> None:
+    async def append(self, rows: Sequence[LogRow]) -> None:
         self._rows += rows
 
     def copy(self) -> "KeptLog":
@@ -66,7 +66,7 @@ class StoreLifecycle:
     def __init__(self, sim: Simulation, history: History, journal: MemoryJournal | None, *, has_disk: bool) -> None:
         self.has_disk = has_disk
         self.is_open = asyncio.Event()
-        self.rows: tuple[Row, ...] = ()
+        self.rows: tuple[LogRow, ...] = ()
         """What it begins with. Only a store without a disk."""
         self.last_write_ns = 0
         """When something was last written that is no heartbeat."""
@@ -199,7 +199,7 @@ class StoreLifecycle:
                     self._keep(self.journal, batch.revision, joined(batch.changes))
                 hold.advance(batch.revision)
 
-    def _keep(self, journal: MemoryJournal, revision: int, changes: Sequence[Written]) -> None:
+    def _keep(self, journal: MemoryJournal, revision: int, changes: Sequence[KeyVersion]) -> None:
         at = micros(self._sim.clock_of(STORE).wall())
         for each in changes:
             if is_object(each.key):

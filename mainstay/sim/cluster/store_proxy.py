@@ -17,7 +17,7 @@ from typing import Any, Final, Self, TypeVar
 from mainstay.sim.active_faults import ActiveFaults, Release
 from mainstay.sim.process_table import SimProcess
 from mainstay.store.errors import Compacted, OutcomeUnknown, StoreUnavailable
-from mainstay.store.interface import Batch, Check, Committed, Entry, Hold, Page, TransactionRefused, Write
+from mainstay.store.interface import Check, Committed, Entry, Hold, RangePage, TransactionRefused, WatchBatch, Write
 from mainstay.store.local import LocalStore
 from mainstay.store.local_watch import LocalWatch
 
@@ -153,7 +153,7 @@ class StoreProxy:
 
     async def range(
         self, prefix: str, *, at: int | None = None, limit: int | None = None, after: str | None = None
-    ) -> Page:
+    ) -> RangePage:
         if at is None and limit is None and self._pasts:
             at = self._past_for(STALE_READER.get(None))
         return await self._store.range(prefix, at=at, limit=limit, after=after)
@@ -233,7 +233,7 @@ class StoreProxy:
 
 
 class StoreProxyWatch:
-    """Implements `Watch` (store/interface.py)."""
+    """Implements `StoreWatch` (store/interface.py)."""
 
     def __init__(self, port: StoreProxy, inner: LocalWatch) -> None:
         self._port = port
@@ -248,7 +248,7 @@ class StoreProxyWatch:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Batch:
+    async def __anext__(self) -> WatchBatch:
         try:
             batch = await self._inner.__anext__()
             await self._port.is_current.wait()

@@ -34,7 +34,7 @@ from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import MASTERS, User
-from mainstay.server.auth.tokens import AUDIENCE, Accepted, Rejected
+from mainstay.server.auth.tokens import AUDIENCE, Accepted, TokenRejected
 from mainstay.server.decisions.journal import ServerJournal, in_memory
 from mainstay.server.request.app import Api
 from mainstay.server.request.metrics import Metrics
@@ -62,7 +62,7 @@ from mainstay.store.errors import StoreError
 from mainstay.store.interface import Check, TransactionRefused, Write
 from mainstay.store.interface import Committed as Done
 from mainstay.store.local import LocalStore
-from mainstay.store.log import Row
+from mainstay.store.log import LogRow
 
 __all__ = ["HEARTBEATS", "STORE", "KeptLog", "NotQuiet", "World"]
 
@@ -194,7 +194,7 @@ class World:
         servers = tuple(f"http://{server}:{PORT}" for server in self.servers)
         return Client(Config(servers, token=TOKEN + name), env, user_agent=f"{name}/sim", limits=limits)
 
-    def begin_with(self, rows: Sequence[Row]) -> None:
+    def begin_with(self, rows: Sequence[LogRow]) -> None:
         """Let the store have this when the world boots. Only one that has no disk."""
         if self.has_disk:
             raise SimulationError("a store with a disk starts with the content of the disk")
@@ -358,7 +358,7 @@ class _Badges(Authenticator):
         super().__init__({})
         self._programs = users
 
-    def review(self, token: str, audiences: Sequence[str] = ()) -> Accepted | Rejected:
+    def review(self, token: str, audiences: Sequence[str] = ()) -> Accepted | TokenRejected:
         user = self._programs.get(token)
         return super().review(token, audiences) if user is None else Accepted(user, (AUDIENCE,))
 

@@ -49,7 +49,7 @@ from mainstay.store.errors import StoreUnavailable
 from mainstay.store.interface import Check, Entry, TransactionRefused, Write
 from mainstay.store.interface import Committed as Done
 from mainstay.store.local import LocalStore
-from mainstay.store.log import DeletedVersion, MemoryLog, Recovered, Row, decode_row, encode_row
+from mainstay.store.log import DeletedVersion, LogRow, MemoryLog, Recovered, decode_row, encode_row
 
 HOST: Final = "127.0.0.1"
 ADMIN: Final = User("looker-on", (MASTERS, "system:authenticated"))
@@ -150,7 +150,7 @@ async def _packed(journal: MemoryJournal, until: datetime) -> bytes:
     return b"".join(packed(contents))
 
 
-def rows_until(events: Iterable[Event], at_ns: int) -> list[Row]:
+def rows_until(events: Iterable[Event], at_ns: int) -> list[LogRow]:
     """What a store has written down that has come to this. What it has lost, or was put back from, is not there."""
     rows: dict[int, dict[str, Entry | DeletedVersion]] = {}
     for event in events:
@@ -169,7 +169,7 @@ def rows_until(events: Iterable[Event], at_ns: int) -> list[Row]:
     return _numbered(rows)
 
 
-def _numbered(rows: Mapping[int, Mapping[str, Entry | DeletedVersion]]) -> list[Row]:
+def _numbered(rows: Mapping[int, Mapping[str, Entry | DeletedVersion]]) -> list[LogRow]:
     """With how often each key was written since it was made."""
     made: dict[str, tuple[int, int]] = {}
     numbered = []
@@ -183,7 +183,7 @@ def _numbered(rows: Mapping[int, Mapping[str, Entry | DeletedVersion]]) -> list[
                 created, version = made.get(key, (revision, 0))
                 made[key] = created, version + 1
                 writes.append(Entry(key, write.value, created, revision, version + 1))
-        numbered.append(Row(revision, tuple(writes)))
+        numbered.append(LogRow(revision, tuple(writes)))
     return numbered
 
 
@@ -245,7 +245,7 @@ class _StillClock:
 class _Written(MemoryLog):
     """A log in which this was written."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[LogRow]) -> None:
         self._rows = rows
 
     async def open(self) -> Recovered:

@@ -12,7 +12,7 @@ import msgspec
 
 from mainstay.env.processes import Send
 from mainstay.sim.errors import SimulationError
-from mainstay.sim.loop.trace import Difference, Recording, Trace, first_difference
+from mainstay.sim.loop.trace import Recording, Trace, TraceDifference, first_difference
 from mainstay.sim.run.bundle import RunBundle
 from mainstay.sim.run.choices import Tape
 from mainstay.sim.run.forks import LostFork, from_booted, run_in_forks
@@ -70,7 +70,7 @@ class Replayed(msgspec.Struct, frozen=True):
     result: RunResult
     is_same: bool
     """All that happened was the same, in the same order."""
-    leak: Difference | None = None
+    leak: TraceDifference | None = None
     """Made twice here it is not the same run: the first event in which the two differ."""
 
 

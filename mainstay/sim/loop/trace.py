@@ -57,7 +57,7 @@ class Recording(msgspec.Struct, frozen=True):
     events: list[Event] | None = None  # Only when the trace was told to keep them.
 
 
-class Difference(msgspec.Struct, frozen=True):
+class TraceDifference(msgspec.Struct, frozen=True):
     """The first event that two runs do not share. `None` is a run that had already ended there."""
 
     index: int
@@ -153,7 +153,7 @@ class Trace:
         return array("q", self.buffer).tobytes() + _encode(self.notes)
 
 
-def first_difference(left: Trace | Recording, right: Trace | Recording) -> Difference | None:
+def first_difference(left: Trace | Recording, right: Trace | Recording) -> TraceDifference | None:
     """The first event in which two kept traces differ, or `None` if they are equal."""
     if isinstance(left, Trace):
         left = left.recording()
@@ -166,8 +166,8 @@ def first_difference(left: Trace | Recording, right: Trace | Recording) -> Diffe
     shared = min(len(left.events), len(right.events))
     for index in range(shared):
         if left.events[index] != right.events[index]:
-            return Difference(index, left.events[index], right.events[index])
-    return Difference(
+            return TraceDifference(index, left.events[index], right.events[index])
+    return TraceDifference(
         shared,
         left.events[shared] if shared < len(left.events) else None,
         right.events[shared] if shared < len(right.events) else None,

@@ -4,8 +4,8 @@ One channel per endpoint. All calls go to one of them, the *current* one, for as
 next one has its turn. (Members pass writes on to their leader, so it matters little which one is asked, and staying
 with one keeps a process from seeing members that are at different revisions.)
 
-A call is made only on a channel that is connected at that moment, and gRPC repeats nothing by itself. So `NotSent` is
-certain, while whatever goes wrong later is `NoAnswer`, unless etcd itself has said that it refuses.
+A call is made only on a channel that is connected at that moment, and gRPC repeats nothing by itself. So `EtcdNotSent`
+is certain, while whatever goes wrong later is `NoAnswer`, unless etcd itself has said that it refuses.
 
 A dead peer is noticed: while calls or watches are open, HTTP/2 pings find out that it is gone, within
 `KEEPALIVE_TIME` and `KEEPALIVE_TIMEOUT` together; and a member that has lost its leader ends its watches (`hasleader`)
@@ -30,21 +30,21 @@ from mainstay.store.etcd.kv import (
     CorruptCluster,
     DeleteKey,
     EtcdError,
+    EtcdEvent,
+    EtcdNotSent,
+    EtcdRejected,
     GetKey,
     KeyValue,
     NoAnswer,
     NoSpace,
-    NotSent,
     Operation,
     PutKey,
     RangeResult,
-    Rejected,
     RequestTooLarge,
     RevisionCompacted,
     RevisionInFuture,
     TooManyRequests,
     TxnResult,
-    WatchEvent,
     WatchResponse,
 )
 
@@ -87,16 +87,16 @@ _SAID: Final[dict[str, type[EtcdError]]] = {
     "etcdserver: request is too large": RequestTooLarge,
 }
 _CODES: Final[dict[grpc.StatusCode, type[EtcdError]]] = {
-    grpc.StatusCode.INVALID_ARGUMENT: Rejected,
-    grpc.StatusCode.FAILED_PRECONDITION: Rejected,
-    grpc.StatusCode.PERMISSION_DENIED: Rejected,
-    grpc.StatusCode.UNAUTHENTICATED: Rejected,
-    grpc.StatusCode.UNIMPLEMENTED: Rejected,
+    grpc.StatusCode.INVALID_ARGUMENT: EtcdRejected,
+    grpc.StatusCode.FAILED_PRECONDITION: EtcdRejected,
+    grpc.StatusCode.PERMISSION_DENIED: EtcdRejected,
+    grpc.StatusCode.UNAUTHENTICATED: EtcdRejected,
+    grpc.StatusCode.UNIMPLEMENTED: EtcdRejected,
     grpc.StatusCode.DATA_LOSS: CorruptCluster,
 }
 
 
-class Tls(msgspec.Struct, frozen=True):
+class EtcdTls(msgspec.Struct, frozen=True):
     """Who to trust and who we are, each as the bytes of a PEM file."""
 
     authorities: bytes
@@ -107,7 +107,7 @@ class Tls(msgspec.Struct, frozen=True):
 class _Endpoint:
     """One member's address, with its channel and the calls on it."""
 
-    def __init__(self, address: str, tls: Tls | None) -> None:
+    def __init__(self, address: str, tls: EtcdTls | None) -> None:
         self.address = address
         if tls is None:
             self.channel = grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
@@ -151,7 +151,7 @@ class _Endpoint:
 class GrpcEtcdKv:
     """Implements `EtcdKv` (kv.py). Make it on the loop it is used on."""
 
-    def __init__(self, endpoints: Sequence[str], tls: Tls | None = None) -> None:
+    def __init__(self, endpoints: Sequence[str], tls: EtcdTls | None = None) -> None:
         """`endpoints` are the members' client addresses, each `host:port`."""
         self._endpoints = [_Endpoint(address, tls) for address in endpoints]
         self._current = 0
@@ -200,9 +200,9 @@ class GrpcEtcdKv:
             await endpoint.channel.close(grace=_REQUEST_LIMIT_S + 1)
 
     async def endpoint(self) -> _Endpoint:
-        """One that is connected. Raises `NotSent` if there is none."""
+        """One that is connected. Raises `EtcdNotSent` if there is none."""
         if self._closed:
-            raise NotSent("this client was closed")
+            raise EtcdNotSent("this client was closed")
         current = self._endpoints[self._current]
         if current.is_connected:
             return current
@@ -216,7 +216,7 @@ class GrpcEtcdKv:
                 pass
             self.pass_over(current)
         addresses = ", ".join(endpoint.address for endpoint in self._endpoints)
-        raise NotSent(f"no connection to etcd at {addresses}")
+        raise EtcdNotSent(f"no connection to etcd at {addresses}")
 
     def pass_over(self, endpoint: _Endpoint) -> None:
         """The next one's turn, unless that was already decided."""
@@ -271,7 +271,7 @@ class GrpcWatchStream:
             message.canceled,
             message.compact_revision,
             [
-                WatchEvent(
+                EtcdEvent(
                     event.type == rpc.Event.DELETE,
                     _key_value(event.kv),
                     _key_value(event.prev_kv) if event.HasField("prev_kv") else None,

@@ -38,7 +38,7 @@ class RequestTooLarge(EtcdError):
     """More bytes than etcd takes in one request. It was not taken on."""
 
 
-class Rejected(EtcdError):
+class EtcdRejected(EtcdError):
     """etcd understood the request and will not have it: malformed, or not allowed. It was not taken on."""
 
 
@@ -46,7 +46,7 @@ class CorruptCluster(EtcdError):
     """The members have found that they disagree, and answer nothing else any more."""
 
 
-class NotSent(EtcdError):
+class EtcdNotSent(EtcdError):
     """There is no connection, so the request has not left this process."""
 
 
@@ -105,7 +105,7 @@ class TxnResult(msgspec.Struct, frozen=True):
     """What the `GetKey`s among those operations found, in order."""
 
 
-class WatchEvent(msgspec.Struct, frozen=True, gc=False):
+class EtcdEvent(msgspec.Struct, frozen=True, gc=False):
     is_delete: bool
     kv: KeyValue
     """Of a deletion: no value, `version` and `create_revision` are 0, and `mod_revision` is the one that deleted it."""
@@ -120,7 +120,7 @@ class WatchResponse(msgspec.Struct, frozen=True):
     canceled: bool
     compact_revision: int
     """If not 0: cancelled because history before this is gone."""
-    events: list[WatchEvent]
+    events: list[EtcdEvent]
     """In the order of their revisions; all of a revision, or nothing of it."""
 
 
@@ -128,7 +128,7 @@ class WatchStream(Protocol):
     """One watch on one connection to one member."""
 
     async def next(self) -> WatchResponse:
-        """Wait for the next response; the first one says `created`. Raises `NoAnswer` or `NotSent` when it is broken.
+        """Wait for the next response; the first one says `created`. Raises `NoAnswer` or `EtcdNotSent` if it breaks.
 
         A caller that is cancelled here must not use the stream again.
         """
@@ -138,7 +138,7 @@ class WatchStream(Protocol):
 
 
 class EtcdKv(Protocol):
-    """A client. Every call may raise `NotSent`, `NoAnswer`, `TooManyRequests`, `Rejected` and `CorruptCluster`."""
+    """Every call may raise `EtcdNotSent`, `NoAnswer`, `TooManyRequests`, `EtcdRejected` and `CorruptCluster`."""
 
     async def range(
         self, key: bytes, end: bytes = b"", *, revision: int = 0, limit: int = 0, count_only: bool = False

@@ -27,8 +27,8 @@ from mainstay.store.etcd.kv import (
     CorruptCluster,
     EtcdError,
     EtcdKv,
+    EtcdNotSent,
     NoAnswer,
-    NotSent,
     RangeResult,
     RevisionCompacted,
     RevisionInFuture,
@@ -41,7 +41,7 @@ READ_LIMIT: Final = timedelta(seconds=15)  # Enough for an election, or for etcd
 PROBE_LIMIT: Final = timedelta(seconds=1)
 
 
-class Reads:
+class EtcdReader:
     def __init__(self, kv: EtcdKv, root: bytes, jitter: Random) -> None:
         self._kv = kv
         self._root = root
@@ -87,7 +87,7 @@ class Reads:
         """The answer to a call that may be repeated. Raises what etcd refuses it with, or `StoreUnavailable`."""
         try:
             return await call()
-        except (NoAnswer, NotSent, TooManyRequests) as error:
+        except (NoAnswer, EtcdNotSent, TooManyRequests) as error:
             last: EtcdError = error
         except EtcdError as error:
             raise refusal(error) from None
@@ -101,7 +101,7 @@ class Reads:
                         raise StoreClosed("the store was closed")
                     try:
                         return await call()
-                    except (NoAnswer, NotSent, TooManyRequests) as error:
+                    except (NoAnswer, EtcdNotSent, TooManyRequests) as error:
                         last = error
                     except EtcdError as error:
                         raise refusal(error) from None

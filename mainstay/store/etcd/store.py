@@ -37,28 +37,28 @@ from mainstay.store.etcd.kv import (
     DeleteKey,
     EtcdError,
     EtcdKv,
+    EtcdNotSent,
     GetKey,
     KeyValue,
     NoAnswer,
     NoSpace,
-    NotSent,
     Operation,
     PutKey,
     RevisionCompacted,
     TooManyRequests,
     TxnResult,
 )
-from mainstay.store.etcd.reads import Reads, refusal
+from mainstay.store.etcd.reads import EtcdReader, refusal
 from mainstay.store.etcd.watch import EtcdWatch
-from mainstay.store.holds import Holds, RevisionHold
+from mainstay.store.holds import RevisionHold, RevisionHolds
 from mainstay.store.interface import (
     ABSENT,
     FIRST_REVISION,
     Check,
     Committed,
     Entry,
-    Page,
     Put,
+    RangePage,
     TransactionRefused,
     Write,
 )
@@ -86,8 +86,8 @@ class EtcdStore:
         self._kv = kv
         self._keyspace = Keyspace(prefix)
         self._jitter = chance.stream("etcd", prefix)
-        self._reads = Reads(kv, self._keyspace.root, self._jitter)
-        self._holds = Holds()
+        self._reads = EtcdReader(kv, self._keyspace.root, self._jitter)
+        self._holds = RevisionHolds()
         self._given_up = 0
         """How far we have asked etcd to compact."""
         self._watches: list[EtcdWatch] = []
@@ -103,7 +103,7 @@ class EtcdStore:
 
     async def range(
         self, prefix: str, *, at: int | None = None, limit: int | None = None, after: str | None = None
-    ) -> Page:
+    ) -> RangePage:
         self._require_open()
         require_range(prefix, at, limit, after)
         for _ in range(SNAPSHOT_ATTEMPTS):
@@ -115,13 +115,13 @@ class EtcdStore:
                 # The snapshot we had begun to read was compacted. Any other one will do as well.
         raise StoreUnavailable(f"{prefix!r} was compacted {SNAPSHOT_ATTEMPTS} times while it was being read")
 
-    async def _snapshot(self, prefix: str, at: int | None, limit: int | None, after: str | None) -> Page:
+    async def _snapshot(self, prefix: str, at: int | None, limit: int | None, after: str | None) -> RangePage:
         start, end = self._keyspace.span(prefix)
         if after is not None:
             start = max(start, self._keyspace.encode(after) + b"\0")
         if start >= end:
             nothing = await self._reads.range(self._keyspace.root, revision=at or 0, count_only=True)
-            return Page([], at or nothing.revision, 0)
+            return RangePage([], at or nothing.revision, 0)
         entries: list[Entry] = []
         chunk = CHUNK_ENTRIES_FIRST
         while True:
@@ -132,7 +132,7 @@ class EtcdStore:
             entries += map(self._keyspace.entry, result.kvs)
             remaining = result.count - len(result.kvs)
             if remaining == 0 or len(entries) == limit:
-                return Page(entries, at, remaining)
+                return RangePage(entries, at, remaining)
             start = result.kvs[-1].key + b"\0"
             chunk = _chunk_after(result.kvs)
 
@@ -275,7 +275,7 @@ def _commit_error(error: EtcdError) -> StoreError:
     match error:
         case NoAnswer():
             return OutcomeUnknown(str(error))
-        case NotSent() | TooManyRequests():
+        case EtcdNotSent() | TooManyRequests():
             return StoreUnavailable(str(error))
         case _:
             refused = refusal(error)

@@ -33,9 +33,9 @@ from mainstay.env import tasks
 from mainstay.store.errors import FutureRevision, StoreError, StoreUnavailable
 from mainstay.store.etcd.backoff import delay_after
 from mainstay.store.etcd.keyspace import Keyspace
-from mainstay.store.etcd.kv import EtcdError, EtcdKv, NoAnswer, WatchEvent, WatchResponse, WatchStream
-from mainstay.store.etcd.reads import Reads
-from mainstay.store.interface import Batch, Change
+from mainstay.store.etcd.kv import EtcdError, EtcdEvent, EtcdKv, NoAnswer, WatchResponse, WatchStream
+from mainstay.store.etcd.reads import EtcdReader
+from mainstay.store.interface import KeyChange, WatchBatch
 
 AHEAD_MAX: Final = 8  # Batches that wait for the iteration. Each is one response of etcd: up to 1000 revisions.
 CONFIRM_EVERY: Final = 64
@@ -44,9 +44,11 @@ FAILURES_MAX: Final = 30
 
 
 class EtcdWatch:
-    """Implements `Watch` (interface.py)."""
+    """Implements `StoreWatch` (interface.py)."""
 
-    def __init__(self, kv: EtcdKv, reads: Reads, keyspace: Keyspace, prefix: str, after: int, jitter: Random) -> None:
+    def __init__(
+        self, kv: EtcdKv, reads: EtcdReader, keyspace: Keyspace, prefix: str, after: int, jitter: Random
+    ) -> None:
         self._kv = kv
         self._reads = reads
         self._keyspace = keyspace
@@ -55,7 +57,7 @@ class EtcdWatch:
         """Everything up to this revision has been received, and is delivered or waits in the queue."""
         self._jitter = jitter
         self._failures = 0
-        self._queue: asyncio.Queue[Batch | Exception] = asyncio.Queue(AHEAD_MAX)
+        self._queue: asyncio.Queue[WatchBatch | Exception] = asyncio.Queue(AHEAD_MAX)
         self._end: Exception | None = None
         """What every further call is answered with."""
         self._following: asyncio.Task[None] | None = None
@@ -63,12 +65,12 @@ class EtcdWatch:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Batch:
+    async def __anext__(self) -> WatchBatch:
         if self._end is None:
             if self._following is None:
                 self._following = tasks.spawn(self._follow(), name=f"watch {self._prefix}")
             item = await self._queue.get()
-            if isinstance(item, Batch):
+            if isinstance(item, WatchBatch):
                 return item
             self._end = item
         raise self._end
@@ -153,7 +155,7 @@ class EtcdWatch:
             if events:
                 changes = [await self._change(event) for event in events]
                 self._received = changes[-1].revision
-                await self._queue.put(Batch(self._received, changes))
+                await self._queue.put(WatchBatch(self._received, changes))
 
     async def _require_running(self, response: WatchResponse) -> None:
         if response.compact_revision:
@@ -168,15 +170,15 @@ class EtcdWatch:
         if latest < self._received:
             raise FutureRevision(self._received, latest)
 
-    async def _change(self, event: WatchEvent) -> Change:
+    async def _change(self, event: EtcdEvent) -> KeyChange:
         kv = event.kv
         if event.previous is None and (event.is_delete or kv.version != 1):
             raise await self._reads.compacted_error(kv.mod_revision - 1)
         previous = None if event.previous is None else self._keyspace.entry(event.previous)
         if event.is_delete:
-            return Change(kv.mod_revision, self._keyspace.decode(kv.key), None, previous)
+            return KeyChange(kv.mod_revision, self._keyspace.decode(kv.key), None, previous)
         entry = self._keyspace.entry(kv)
-        return Change(kv.mod_revision, entry.key, entry, previous)
+        return KeyChange(kv.mod_revision, entry.key, entry, previous)
 
     async def _pause(self, error: Exception) -> None:
         self._failures += 1

@@ -2,11 +2,11 @@
 
 from ipaddress import IPv4Network
 
-from mainstay.agent.node.addresses import Addresses
+from mainstay.agent.node.addresses import PodAddresses
 
 
 def test_addresses_are_given_out_in_turn_and_never_twice():
-    addresses = Addresses(IPv4Network("10.0.0.0/29"))
+    addresses = PodAddresses(IPv4Network("10.0.0.0/29"))
     addresses.keep("old", "10.0.0.2")
 
     assert [addresses.take(uid) for uid in ("a", "b", "a")] == ["10.0.0.1", "10.0.0.3", "10.0.0.1"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from mainstay.agent.node.node import LEASE_NAMESPACE
 from mainstay.agent.runner import CannotRun
-from mainstay.agent.settings import Taint
+from mainstay.agent.settings import TaintSetting
 from mainstay.api.annotations import AGENT_CERTIFICATE
 from mainstay.api.kind_names import LEASES, NODES, PODS
 from mainstay.client.client import Client
@@ -31,7 +31,7 @@ async def test_a_node_tells_what_its_machine_has_and_where_it_is(sim: Simulation
         region="r",
         labels={"disk": "ssd"},
         capacity={"example.com/gpu": "2"},
-        taints=(Taint("dedicated", "NoSchedule", "db"),),
+        taints=(TaintSetting("dedicated", "NoSchedule", "db"),),
         serving_port=4711,
         host_address="127.0.0.9",
         certificate_digest="ab" * 32,

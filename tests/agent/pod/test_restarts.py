@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.agent.pod.attempts import Attempt, Container, Role
+from mainstay.agent.pod.attempts import Container, ContainerAttempt, Role
 from mainstay.agent.pod.facts import FailedProbe, ProbeVerdicts
 from mainstay.agent.pod.restarts import KEEP, Backoff, backoff, in_words, restarts
 from mainstay.agent.runner import Exited, State
@@ -15,7 +15,7 @@ from tests.agent.pods_and_facts import NOON, after, an_id, ended, running, secon
 
 
 def a_container(*states: State, first: int = 0, policy: str = "Always") -> Container:
-    attempts = tuple(Attempt(an_id("app", first + number), state) for number, state in enumerate(states))
+    attempts = tuple(ContainerAttempt(an_id("app", first + number), state) for number, state in enumerate(states))
     return Container({"name": "app"}, Role.MAIN, policy, attempts, {})
 
 

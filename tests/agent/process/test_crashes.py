@@ -11,7 +11,7 @@ import pytest
 
 from mainstay.agent.runner import Exited, LogQuery, Running
 from mainstay.agent.runners.process import runner as process_runner
-from mainstay.agent.runners.process.attempts import REBOOTED, SHIM_KILLED, Attempt, find_shim
+from mainstay.agent.runners.process.attempts import REBOOTED, SHIM_KILLED, AttemptFiles, find_shim
 from mainstay.env import commands
 from tests.agent.process.agent_program import an_agent, kill
 from tests.agent.process.machine import (
@@ -33,8 +33,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
 FIRST = a_spec("").id
 
 
-def attempt_in(directory: Path) -> Attempt:
-    return Attempt(directory / "pods" / POD, FIRST)
+def attempt_in(directory: Path) -> AttemptFiles:
+    return AttemptFiles(directory / "pods" / POD, FIRST)
 
 
 def kill_shim(directory: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mainstay.agent.runner import CannotRun, Running
-from mainstay.agent.runners.process.attempts import Attempt, find_shim
+from mainstay.agent.runners.process.attempts import AttemptFiles, find_shim
 from mainstay.agent.runners.process.runner import ProcessRunner
 from mainstay.env import SystemClock, commands
 from tests.agent.process.agent_program import an_agent, kill
@@ -88,7 +88,7 @@ async def test_a_stopped_shim_does_not_keep_it_alive(directory: Path):
     async with a_runner(directory) as runner:
         until_ns = await hold(runner, 4)
         await running(runner, a_spec(STUBBORN, is_at_most_one=True))
-        shim = find_shim(Attempt(directory / "pods" / POD, FIRST))
+        shim = find_shim(AttemptFiles(directory / "pods" / POD, FIRST))
         assert shim is not None
         commands.send(shim, signal.SIGSTOP)
         assert (await exited(runner, FIRST)).code == 137

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mainstay.agent.runner import Exited, LogQuery
-from mainstay.agent.runners.process.attempts import Attempt
+from mainstay.agent.runners.process.attempts import AttemptFiles
 from mainstay.agent.runners.process.logs import read
 from tests.agent.process.machine import a_runner, cgroups_of, exited, processes_of
 from tests.agent.process.storm import PODS
@@ -38,7 +38,7 @@ async def test_a_storm_of_killed_agents(directory: Path):
         assert set(started.values()) <= {0, 1}  # 0: killed when it had just opened the file.
         for container, end in ends.items():
             assert end.reason in ("Completed", "Error"), (container, end)
-            log = Attempt(directory / "pods" / container.pod_uid, container).log
+            log = AttemptFiles(directory / "pods" / container.pod_uid, container).log
             lines = await lines_of(log)
             numbers = [int(line) for line in lines if line != b"end\n"]
             assert numbers == list(range(1, len(numbers) + 1))

@@ -18,7 +18,7 @@ from mainstay.agent.runner import (
     Starting,
 )
 from mainstay.agent.runners.pretend import PretendRunner
-from mainstay.agent.runners.pretend_containers import Behaviour, Containers
+from mainstay.agent.runners.pretend_containers import Behaviour, PretendContainers
 from mainstay.env import tasks
 from mainstay.sim.simulation import Simulation
 from tests.agent.cluster import seconds
@@ -32,14 +32,14 @@ def a_spec(id_: ContainerId = ONE, *, is_at_most_one: bool = False) -> Container
     )
 
 
-def some(sim: Simulation, behaviour: Behaviour | None = None) -> Containers:
+def some(sim: Simulation, behaviour: Behaviour | None = None) -> PretendContainers:
     def later(duration: timedelta, call: Callable[[], None]) -> asyncio.TimerHandle:
         return sim.loop.call_later(duration.total_seconds(), call, context=Context())
 
-    return Containers(sim.clock, later, lambda spec: behaviour or Behaviour(seconds(1), seconds(2)))
+    return PretendContainers(sim.clock, later, lambda spec: behaviour or Behaviour(seconds(1), seconds(2)))
 
 
-def state(containers: Containers, id_: ContainerId = ONE) -> object:
+def state(containers: PretendContainers, id_: ContainerId = ONE) -> object:
     return containers.instances(id_.pod_uid)[id_]
 
 

@@ -11,7 +11,7 @@ from mainstay.agent.serve.server import AgentServing
 from mainstay.env import Chance, Env, SystemClock, SystemDisk
 from mainstay.env.invariants import broken
 from mainstay.http.certificates import ServingCertificate, ensure_self_signed
-from mainstay.http.outgoing import Broken, Exchange, WrongCertificate, client_tls, connect
+from mainstay.http.outgoing import Exchange, ExchangeBroken, WrongCertificate, client_tls, connect
 from mainstay.server.auth.certificates import Certificates, ensure_certificates, issue_client
 from tests.agent.fake_runner import FakeRunner
 
@@ -96,7 +96,7 @@ async def test_a_certificate_of_another_cluster_counts_for_nothing(tmp_path, cer
     serving, own = await an_agent(tmp_path / "n1", certificates)
     issued = issue_client(SystemDisk(tmp_path / "other"), CLOCK, "x", ["system:mainstay:servers"])
 
-    with pytest.raises((OSError, Broken), match=r"(?i)alert|closed|broke|reset"):
+    with pytest.raises((OSError, ExchangeBroken), match=r"(?i)alert|closed|broke|reset"):
         await asked(serving, own.digest, client_tls(issued.certificate, issued.key))
     await serving.stop()
 

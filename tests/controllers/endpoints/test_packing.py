@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.controllers.endpoints.packing import ExistingSlice, Packing, Slice, packed
-from mainstay.controllers.endpoints.routes import Endpoint, Group, Port
+from mainstay.controllers.endpoints.packing import DesiredSlice, ExistingSlice, Packing, packed
+from mainstay.controllers.endpoints.routes import Endpoint, EndpointGroup, Port
 
-A, B = Group("IPv4", (Port("http", "TCP", 1),)), Group("IPv4", (Port("http", "TCP", 2),))
-SIX = Group("IPv6", (Port("http", "TCP", 1),))
-EMPTY = Group("IPv4", ())
+A, B = EndpointGroup("IPv4", (Port("http", "TCP", 1),)), EndpointGroup("IPv4", (Port("http", "TCP", 2),))
+SIX = EndpointGroup("IPv6", (Port("http", "TCP", 1),))
+EMPTY = EndpointGroup("IPv4", ())
 NOTHING = Packing({})
 
 
@@ -22,7 +22,7 @@ def some(names: str) -> tuple[Endpoint, ...]:
     return tuple(an(name) for name in names)
 
 
-def pack(existing: Sequence[ExistingSlice], wanted: dict[Group, tuple[Endpoint, ...]]) -> Packing:
+def pack(existing: Sequence[ExistingSlice], wanted: dict[EndpointGroup, tuple[Endpoint, ...]]) -> Packing:
     return packed(existing, wanted, ["IPv4"], size_max=3)
 
 
@@ -31,7 +31,7 @@ def test_what_is_as_it_should_be_is_left_alone():
 
 
 def test_new_endpoints_get_slices_that_are_filled():
-    assert pack([], {A: some("abcd")}) == Packing({}, (Slice(A, some("abc")), Slice(A, some("d"))))
+    assert pack([], {A: some("abcd")}) == Packing({}, (DesiredSlice(A, some("abc")), DesiredSlice(A, some("d"))))
 
 
 def test_one_more_goes_into_the_fullest_slice_that_has_room():
@@ -41,61 +41,63 @@ def test_one_more_goes_into_the_fullest_slice_that_has_room():
         ExistingSlice("s3", A, some("def")),
     ]
 
-    assert pack(existing, {A: some("abcdefg")}) == Packing({"s2": Slice(A, some("bcg"))})
+    assert pack(existing, {A: some("abcdefg")}) == Packing({"s2": DesiredSlice(A, some("bcg"))})
 
 
 def test_more_go_into_one_slice_that_has_room_for_all_or_else_into_a_new_one():
     existing = [ExistingSlice("s1", A, some("a")), ExistingSlice("s2", A, some("bc"))]
 
-    assert pack(existing, {A: some("abcxy")}) == Packing({"s1": Slice(A, some("axy"))})
-    assert pack([ExistingSlice("s2", A, some("bc"))], {A: some("bcxy")}) == Packing({}, (Slice(A, some("xy")),))
+    assert pack(existing, {A: some("abcxy")}) == Packing({"s1": DesiredSlice(A, some("axy"))})
+    assert pack([ExistingSlice("s2", A, some("bc"))], {A: some("bcxy")}) == Packing({}, (DesiredSlice(A, some("xy")),))
 
 
 def test_a_slice_that_changes_anyway_is_filled_first():
     existing = [ExistingSlice("s1", A, some("ab")), ExistingSlice("s2", A, some("cd"))]
 
-    assert pack(existing, {A: some("acdx")}) == Packing({"s1": Slice(A, some("ax"))})
+    assert pack(existing, {A: some("acdx")}) == Packing({"s1": DesiredSlice(A, some("ax"))})
 
 
 def test_an_endpoint_that_changes_stays_where_it_is():
     changed = (an("a"), an("b", version=2))
 
-    assert pack([ExistingSlice("s1", A, some("ab"))], {A: changed}) == Packing({"s1": Slice(A, changed)})
+    assert pack([ExistingSlice("s1", A, some("ab"))], {A: changed}) == Packing({"s1": DesiredSlice(A, changed)})
 
 
 def test_a_slice_that_becomes_empty_goes_unless_something_new_needs_one():
     existing = [ExistingSlice("s1", A, some("abc")), ExistingSlice("s2", A, some("d"))]
 
     assert pack(existing, {A: some("abc")}) == Packing({}, removed=("s2",))
-    assert pack(existing, {A: some("abcx")}) == Packing({"s2": Slice(A, some("x"))})
+    assert pack(existing, {A: some("abcx")}) == Packing({"s2": DesiredSlice(A, some("x"))})
 
 
 def test_when_all_are_gone_one_slice_stays_and_is_used_again():
     emptied = pack([ExistingSlice("s1", A, some("a")), ExistingSlice("s2", A, some("b"))], {})
-    assert emptied == Packing({"s1": Slice(EMPTY, ())}, removed=("s2",))
+    assert emptied == Packing({"s1": DesiredSlice(EMPTY, ())}, removed=("s2",))
     assert pack([ExistingSlice("s1", EMPTY, ())], {}) == NOTHING
-    assert pack([ExistingSlice("s1", EMPTY, ())], {A: some("a")}) == Packing({"s1": Slice(A, some("a"))})
-    assert pack([], {}) == Packing({}, (Slice(EMPTY, ()),))
+    assert pack([ExistingSlice("s1", EMPTY, ())], {A: some("a")}) == Packing({"s1": DesiredSlice(A, some("a"))})
+    assert pack([], {}) == Packing({}, (DesiredSlice(EMPTY, ()),))
 
 
 def test_new_ports_are_written_in_place():
     existing = [ExistingSlice("s1", A, some("abc")), ExistingSlice("s2", A, some("d"))]
 
-    assert pack(existing, {B: some("abcd")}) == Packing({"s1": Slice(B, some("abc")), "s2": Slice(B, some("d"))})
+    assert pack(existing, {B: some("abcd")}) == Packing(
+        {"s1": DesiredSlice(B, some("abc")), "s2": DesiredSlice(B, some("d"))}
+    )
 
 
 def test_what_has_to_move_is_taken_out_before_it_is_put_in():
     first = pack([ExistingSlice("s1", A, some("ab"))], {A: some("a"), B: some("b")})
-    assert first == Packing({"s1": Slice(A, some("a"))}, waits=True)
+    assert first == Packing({"s1": DesiredSlice(A, some("a"))}, waits=True)
     assert pack([ExistingSlice("s1", A, some("a"))], {A: some("a"), B: some("b")}) == Packing(
-        {}, (Slice(B, some("b")),)
+        {}, (DesiredSlice(B, some("b")),)
     )
 
 
 def test_what_stands_in_two_slices_stays_in_the_first():
     existing = [ExistingSlice("s1", A, some("ab")), ExistingSlice("s2", A, some("bc"))]
 
-    assert pack(existing, {A: some("abc")}) == Packing({"s2": Slice(A, some("c"))})
+    assert pack(existing, {A: some("abc")}) == Packing({"s2": DesiredSlice(A, some("c"))})
 
 
 def test_a_family_that_is_not_wanted_any_more_goes():
@@ -109,7 +111,7 @@ def test_families_do_not_disturb_each_other():
 
     assert packed(existing, {A: some("a"), SIX: some("a")}, ["IPv4", "IPv6"], size_max=3) == NOTHING
     more = packed(existing, {B: some("a"), SIX: some("ab")}, ["IPv4", "IPv6"], size_max=3)
-    assert more == Packing({"s1": Slice(B, some("a")), "s2": Slice(SIX, some("ab"))})
+    assert more == Packing({"s1": DesiredSlice(B, some("a")), "s2": DesiredSlice(SIX, some("ab"))})
 
 
 # Whatever was there before and is wanted now
@@ -123,8 +125,8 @@ WANTED = st.dictionaries(st.sampled_from("abcdefghij"), st.tuples(st.sampled_fro
 WANTED_SIX = st.dictionaries(st.sampled_from("abcdefghij"), st.tuples(st.just(SIX), st.integers(1, 2)))
 
 
-def grouped(*parts: dict[str, tuple[Group, int]]) -> dict[Group, tuple[Endpoint, ...]]:
-    found: dict[Group, tuple[Endpoint, ...]] = {}
+def grouped(*parts: dict[str, tuple[EndpointGroup, int]]) -> dict[EndpointGroup, tuple[Endpoint, ...]]:
+    found: dict[EndpointGroup, tuple[Endpoint, ...]] = {}
     for part in parts:
         for name in sorted(part):
             group, version = part[name]
@@ -140,11 +142,11 @@ def applied(existing: Sequence[ExistingSlice], packing: Packing) -> list[Existin
     ]
 
 
-def _pair(piece: Slice) -> tuple[Group, tuple[Endpoint, ...]]:
+def _pair(piece: DesiredSlice) -> tuple[EndpointGroup, tuple[Endpoint, ...]]:
     return piece.group, piece.endpoints
 
 
-def standing(slices: Sequence[ExistingSlice]) -> list[tuple[Group, str, int]]:
+def standing(slices: Sequence[ExistingSlice]) -> list[tuple[EndpointGroup, str, int]]:
     return sorted((s.group, e.identity, e.body["version"]) for s in slices for e in s.endpoints)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainstay.controllers.endpoints.routes import Group, Port, endpoint_of, ports_of, wanted
+from mainstay.controllers.endpoints.routes import EndpointGroup, Port, endpoint_of, ports_of, wanted
 from tests.controllers.endpoints.services import HTTP, a_pod, a_service, an_endpoint
 
 NAMED = ({"name": "http", "port": 80, "targetPort": "web", "protocol": "TCP"},)
@@ -72,8 +72,8 @@ def test_pods_that_have_a_named_port_elsewhere_are_in_another_group():
     found = wanted(a_service(ports=NAMED), [old, new], {})
 
     assert {group: [each.identity for each in endpoints] for group, endpoints in found.items()} == {
-        Group("IPv4", (Port("http", "TCP", 8080),)): ["old"],
-        Group("IPv4", (Port("http", "TCP", 9090),)): ["new"],
+        EndpointGroup("IPv4", (Port("http", "TCP", 8080),)): ["old"],
+        EndpointGroup("IPv4", (Port("http", "TCP", 9090),)): ["new"],
     }
 
 
@@ -102,10 +102,10 @@ def test_a_service_of_two_families_leads_to_both_addresses_of_a_pod():
     found = wanted(a_service(ipFamilies=["IPv6", "IPv4"]), [pod], {})
 
     assert {group: [each.body["addresses"] for each in endpoints] for group, endpoints in found.items()} == {
-        Group("IPv4", (HTTP,)): [["10.0.0.1"]],
-        Group("IPv6", (HTTP,)): [["fd00::1"]],
+        EndpointGroup("IPv4", (HTTP,)): [["10.0.0.1"]],
+        EndpointGroup("IPv6", (HTTP,)): [["fd00::1"]],
     }
 
 
 def test_a_headless_service_needs_no_ports():
-    assert list(wanted(a_service(ports=[], clusterIP="None"), [a_pod("p")], {})) == [Group("IPv4", ())]
+    assert list(wanted(a_service(ports=[], clusterIP="None"), [a_pod("p")], {})) == [EndpointGroup("IPv4", ())]

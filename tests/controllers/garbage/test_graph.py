@@ -12,7 +12,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import CONFIG_MAPS, NODES, PODS, REPLICASETS, SERVICE_ACCOUNTS
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.garbage.graph import Graph
-from mainstay.controllers.garbage.vertices import Node, Nodes, Reference
+from mainstay.controllers.garbage.vertices import Nodes, Reference, Vertex
 
 KINDS = {"c": CONFIG_MAPS, "s": SERVICE_ACCOUNTS, "n": NODES}
 
@@ -233,6 +233,6 @@ def test_siblings_share_how_they_name_their_owner():
     for number in range(2):
         fed.put(CONFIG_MAPS, f"child-{number}", str(number), [to(CONFIG_MAPS, "owner", "0x")])
     first, second = fed.graph.nodes["0"], fed.graph.nodes["1"]
-    assert isinstance(first, Node)
+    assert isinstance(first, Vertex)
     assert first.owners is second.owners
     assert first.owners == (Reference("", "ConfigMap", "owner", "0x", True),)

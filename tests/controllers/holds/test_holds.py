@@ -10,13 +10,13 @@ from msgspec import structs
 
 from mainstay.api.holds import HoldReason, HoldScope, held_of, in_force
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NAMESPACES
-from mainstay.api.node_health import RELEASED, UNREACHABLE, HealthState, Record
+from mainstay.api.node_health import RELEASED, UNREACHABLE, HealthState, NodeHealthRecord
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change, ChangeType
 from mainstay.controllers.deployment import holds as rollout_holds
 from mainstay.controllers.holds import controller as holds
-from mainstay.controllers.holds.controller import Holds
+from mainstay.controllers.holds.controller import HoldController
 from mainstay.controllers.node_health.decide import decide as decide_nodes
 from mainstay.controllers.node_health.decide import saying
 from mainstay.controllers.node_health.plan import HOLDER, Evict, RemoveDeadPod, ReplacePods, Say, WriteNode
@@ -174,7 +174,7 @@ def frozen_in(*namespaces: str):
     )
 
 
-def silent(taints=(UNREACHABLE,), record: Record = UNKNOWN):
+def silent(taints=(UNREACHABLE,), record: NodeHealthRecord = UNKNOWN):
     return some_node("n1", ready=GONE, taints=taints, record=record)
 
 
@@ -193,7 +193,7 @@ def test_no_node_is_released_while_evictions_are_frozen_and_the_node_says_why():
 
 def released_for_long(frozen, *pods: Object):
     """A node that was released long ago, whose pods tolerate that no more."""
-    node = silent((UNREACHABLE, RELEASED), Record(HealthState.RELEASED, "then", (), "", READY))
+    node = silent((UNREACHABLE, RELEASED), NodeHealthRecord(HealthState.RELEASED, "then", (), "", READY))
     memory = structs.replace(LISTENING, taints_since={("uid-n1", str(RELEASED)): START})
     return decide_nodes(a_snapshot(1000, [node, *OTHERS], {"n1": 100}, pods, frozen=frozen), memory)
 
@@ -225,7 +225,9 @@ def test_a_node_is_released_while_only_a_namespace_is_frozen():
 
 
 def test_what_is_told_to_leave_stays_too_and_a_lease_that_was_taken_is_given_back():
-    node = some_node("n1", ready=GONE, taints=[UNREACHABLE, RELEASED], record=Record(HealthState.RELEASED, ready=READY))
+    node = some_node(
+        "n1", ready=GONE, taints=[UNREACHABLE, RELEASED], record=NodeHealthRecord(HealthState.RELEASED, ready=READY)
+    )
     pods = [a_pod("p", leaving=True, single=True, ready="Unknown")]
     heard: dict[str, Any] = {"n1": heard_at(100, holder=HOLDER)}
 
@@ -264,7 +266,7 @@ def test_repair_leaves_pods_of_a_node_that_is_gone_and_says_who_wants_that():
 
 
 def judged(hold: Object, *, now: float = 0, deployments=(), namespaces=()) -> Decision:
-    controller = Holds(CAN_BE_HELD)
+    controller = HoldController(CAN_BE_HELD)
     indexes = {controller.kind: controller.indexes}
     objects = {
         HOLDS: [hold],

@@ -12,7 +12,7 @@ from mainstay.client.errors import AlreadyExists, Forbidden, NotFound, Unavailab
 from mainstay.client.metadata_source import MetadataSource
 from mainstay.client.served_kinds import Served
 from mainstay.controllers.namespace import loop as under_test
-from mainstay.controllers.namespace.content import Found, Left, NamespacePlan, conditions_of, decide
+from mainstay.controllers.namespace.content import Left, NamespaceContent, NamespacePlan, conditions_of, decide
 from mainstay.env import tasks
 from tests.controllers.garbage.owned import NAMESPACES_TOO, WEBSITES, Household, Object, a_household, define, definition
 from tests.controllers.running import CONTROLLER, a_deployment
@@ -23,7 +23,7 @@ POD = Left(PODS, "web-1", "u1")
 MAP = Left(CONFIG_MAPS, "settings", "u2")
 
 
-def said(found: Found) -> dict[str, tuple[str, str]]:
+def said(found: NamespaceContent) -> dict[str, tuple[str, str]]:
     return {each.type.removeprefix("Namespace"): (str(each.status), each.reason) for each in conditions_of(found)}
 
 
@@ -31,24 +31,24 @@ def said(found: Found) -> dict[str, tuple[str, str]]:
 
 
 def test_an_empty_namespace_is_over():
-    assert decide(Found()) == NamespacePlan(is_over=True)
+    assert decide(NamespaceContent()) == NamespacePlan(is_over=True)
 
 
 def test_what_is_left_is_told_to_go_once():
     gone = replace(MAP, is_leaving=True)
     other = Left(CONFIG_MAPS, "other", "u3")
-    assert decide(Found((gone, other))).deletes == (other,)
-    assert decide(Found((gone,))).deletes == ()
-    assert not decide(Found((gone,))).is_over
+    assert decide(NamespaceContent((gone, other))).deletes == (other,)
+    assert decide(NamespaceContent((gone,))).deletes == ()
+    assert not decide(NamespaceContent((gone,))).is_over
 
 
 @pytest.mark.parametrize(
     ("found", "deletes"),
     [
-        (Found((MAP, POD)), (POD,)),
-        (Found((MAP, replace(POD, is_leaving=True))), ()),
-        (Found((MAP,), unlisted={"pods": "forbidden"}), ()),
-        (Found((MAP,), unlisted={"leases.coordination.k8s.io": "forbidden"}), (MAP,)),
+        (NamespaceContent((MAP, POD)), (POD,)),
+        (NamespaceContent((MAP, replace(POD, is_leaving=True))), ()),
+        (NamespaceContent((MAP,), unlisted={"pods": "forbidden"}), ()),
+        (NamespaceContent((MAP,), unlisted={"leases.coordination.k8s.io": "forbidden"}), (MAP,)),
     ],
 )
 def test_pods_go_before_all_else(found, deletes):
@@ -56,7 +56,11 @@ def test_pods_go_before_all_else(found, deletes):
 
 
 @pytest.mark.parametrize(
-    "found", [Found(unlisted={"secrets": "forbidden"}), Found(undiscovered={"example.dev/v1": "no answer"})]
+    "found",
+    [
+        NamespaceContent(unlisted={"secrets": "forbidden"}),
+        NamespaceContent(undiscovered={"example.dev/v1": "no answer"}),
+    ],
 )
 def test_what_cannot_be_looked_at_keeps_it_open(found):
     assert not decide(found).is_over
@@ -65,21 +69,22 @@ def test_what_cannot_be_looked_at_keeps_it_open(found):
 def test_the_conditions_say_what_is_left_and_what_that_waits_for():
     held = replace(MAP, is_leaving=True, finalizers=("example.dev/hold",))
     assert said(
-        Found((POD, held), unlisted={"secrets": "forbidden"}, undiscovered={"example.dev/v1": "no answer"})
+        NamespaceContent((POD, held), unlisted={"secrets": "forbidden"}, undiscovered={"example.dev/v1": "no answer"})
     ) == {
         "DeletionDiscoveryFailure": ("True", "DiscoveryFailed"),
         "DeletionContentFailure": ("True", "ContentDeletionFailed"),
         "ContentRemaining": ("True", "SomeResourcesRemain"),
         "FinalizersRemaining": ("True", "SomeFinalizersRemain"),
     }
-    assert said(Found((MAP,))) == {
+    assert said(NamespaceContent((MAP,))) == {
         "DeletionDiscoveryFailure": ("False", "ResourcesDiscovered"),
         "DeletionContentFailure": ("False", "ContentDeleted"),
         "ContentRemaining": ("True", "SomeResourcesRemain"),
         "FinalizersRemaining": ("False", "ContentHasNoFinalizers"),
     }
     texts = {
-        each.type: each.message for each in conditions_of(Found((held, POD, replace(POD, uid="u9", name="web-2"))))
+        each.type: each.message
+        for each in conditions_of(NamespaceContent((held, POD, replace(POD, uid="u9", name="web-2"))))
     }
     assert texts["NamespaceContentRemaining"] == "There are left: configmaps (1), pods (2)."
     assert texts["NamespaceFinalizersRemaining"] == "What is left waits for: example.dev/hold (1)."
@@ -87,7 +92,9 @@ def test_the_conditions_say_what_is_left_and_what_that_waits_for():
 
 def test_what_is_left_of_very_many_kinds_is_still_a_short_sentence():
     many = tuple(Left(replace(CONFIG_MAPS, plural=f"things{number:03}"), "x", f"u{number}") for number in range(500))
-    (text,) = [each.message for each in conditions_of(Found(many)) if each.type == "NamespaceContentRemaining"]
+    (text,) = [
+        each.message for each in conditions_of(NamespaceContent(many)) if each.type == "NamespaceContentRemaining"
+    ]
     assert text.endswith("things009 (1) and 490 more.")
 
 

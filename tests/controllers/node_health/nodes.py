@@ -9,11 +9,11 @@ from typing import Any
 from mainstay.agent.fleet import PretendSettings
 from mainstay.agent.runners.pretend import Delays
 from mainstay.api.kind_names import LEASES, NODES, PODS
-from mainstay.api.node_health import NO_RECORD, Record
+from mainstay.api.node_health import NO_RECORD, NodeHealthRecord
 from mainstay.api.taints import Taint
 from mainstay.client.client import Client
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.node_health.evidence import NodeFacts
+from mainstay.controllers.node_health.evidence import NodeHealthFacts
 from mainstay.controllers.node_health.heartbeats import Heard, Listening
 from mainstay.controllers.node_health.loop import LOOP
 from mainstay.controllers.node_health.plan import NodeHealthMemory, NodeSnapshot
@@ -51,11 +51,11 @@ def some_node(
     *,
     ready: tuple[str, str, str] = READY,
     taints: Iterable[Taint] = (),
-    record: Record = NO_RECORD,
+    record: NodeHealthRecord = NO_RECORD,
     is_suspect: bool = False,
     pressures: Iterable[Taint] = (),
-) -> NodeFacts:
-    return NodeFacts(
+) -> NodeHealthFacts:
+    return NodeHealthFacts(
         name,
         uid=f"uid-{name}",
         version="7",
@@ -82,7 +82,11 @@ def heard_at(seconds: float, *, holder: str = "", duration_s: int = 40, revision
 
 
 def a_snapshot(
-    now: float, nodes: Sequence[NodeFacts], heard: Mapping[str, float | Heard], pods: Iterable[Object] = (), **more: Any
+    now: float,
+    nodes: Sequence[NodeHealthFacts],
+    heard: Mapping[str, float | Heard],
+    pods: Iterable[Object] = (),
+    **more: Any,
 ) -> NodeSnapshot:
     """All at these seconds after the start of listening. Nodes that are not said to be heard are heard just now."""
     by_node: dict[str, list[Object]] = {node.name: [] for node in nodes}

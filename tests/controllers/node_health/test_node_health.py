@@ -20,7 +20,7 @@ from mainstay.api.node_health import (
     UNHEARD,
     UNREACHABLE,
     HealthState,
-    Record,
+    NodeHealthRecord,
     record_in,
     text_of,
 )
@@ -53,7 +53,7 @@ from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
 from tests.controllers.node_health.nodes import LISTENING, READY, START, a_snapshot, at, heard_at, some_node
 
 GONE = ("Unknown", UNHEARD, "no heartbeat from the node")
-UNKNOWN = Record(HealthState.UNKNOWN, "then", ("MissedHeartbeats sustained",), "", READY)
+UNKNOWN = NodeHealthRecord(HealthState.UNKNOWN, "then", ("MissedHeartbeats sustained",), "", READY)
 OTHERS = (some_node("n2", "b"), some_node("n3", "c"))
 LONG = 10_000.0
 
@@ -110,7 +110,7 @@ def test_one_that_is_late_by_half_a_lease_is_suspected_and_nothing_else():
             "7",
             HealthState.SUSPECT,
             add=(SUSPECTED,),
-            record=Record(
+            record=NodeHealthRecord(
                 HealthState.SUSPECT, evidence=("MissedHeartbeats hint", "silent for more than 20s"), ready=READY
             ),
             is_suspect=True,
@@ -124,7 +124,7 @@ def test_one_that_is_late_by_less_is_not():
 
 def test_one_that_is_silent_for_as_long_as_its_lease_is_unknown_and_keeps_its_pods():
     suspect = some_node(
-        "n1", taints=[SUSPECTED], is_suspect=True, record=Record(HealthState.SUSPECT, "then", ready=READY)
+        "n1", taints=[SUSPECTED], is_suspect=True, record=NodeHealthRecord(HealthState.SUSPECT, "then", ready=READY)
     )
 
     steps = decide_steps(a_snapshot(1000, [suspect, *OTHERS], {"n1": 960}, [a_pod("p")]))
@@ -143,9 +143,9 @@ def test_its_pods_are_said_to_be_not_ready_once_the_node_is():
     assert decide_steps(snapshot) == (MarkPod(ObjectKey("default", "p"), "uid-p", "Unknown", message),)
 
 
-def replace_held(record: Record) -> Record:
+def replace_held(record: NodeHealthRecord) -> NodeHealthRecord:
     held = "it waits for its turn: nodes of a zone are released one by one"
-    return Record(record.state, record.since, record.evidence, held, record.ready)
+    return NodeHealthRecord(record.state, record.since, record.evidence, held, record.ready)
 
 
 def test_a_pod_is_not_said_to_be_not_ready_again_and_again():
@@ -200,7 +200,7 @@ def test_one_that_is_heard_again_gets_back_what_it_said_and_loses_its_taints():
         "n1",
         ready=GONE,
         taints=[Taint("mine", "", NO_EXECUTE), UNREACHABLE, RELEASED],
-        record=Record(HealthState.RELEASED, "then", (), "", READY),
+        record=NodeHealthRecord(HealthState.RELEASED, "then", (), "", READY),
     )
 
     (step,) = decide_steps(a_snapshot(1000, [released, *OTHERS], {"n1": 999}))
@@ -231,7 +231,7 @@ def test_what_a_node_says_about_itself_becomes_taints():
 # When it is us
 
 
-def everyone_silent(record: Record = UNKNOWN, *, taints=(UNREACHABLE,)):
+def everyone_silent(record: NodeHealthRecord = UNKNOWN, *, taints=(UNREACHABLE,)):
     return [
         some_node(f"n{number}", zone, ready=GONE, taints=taints, record=record) for number, zone in enumerate("abc")
     ]
@@ -251,7 +251,9 @@ def test_when_every_node_is_silent_none_is_released_and_no_traffic_is_taken_away
 
 
 def test_what_was_released_before_that_is_taken_back():
-    nodes = everyone_silent(Record(HealthState.RELEASED, "then", (), "", READY), taints=(UNREACHABLE, RELEASED))
+    nodes = everyone_silent(
+        NodeHealthRecord(HealthState.RELEASED, "then", (), "", READY), taints=(UNREACHABLE, RELEASED)
+    )
     pods = [a_pod("p", "n0", seconds=0)]
     memory = structs.replace(LISTENING, taints_since={("uid-n0", str(RELEASED)): START})
 
@@ -308,7 +310,7 @@ def test_a_short_gap_is_none(gap, begins):
 
 def test_a_new_leader_judges_no_node_and_keeps_earlier_verdicts():
     unknown = some_node(
-        "n1", ready=GONE, taints=[UNREACHABLE, RELEASED], record=Record(HealthState.RELEASED, ready=READY)
+        "n1", ready=GONE, taints=[UNREACHABLE, RELEASED], record=NodeHealthRecord(HealthState.RELEASED, ready=READY)
     )
     heard = {name: first_heard(at(1000)) for name in ("n1", "n2", "n3")}
     pods = [a_pod("p", seconds=0)]
@@ -322,7 +324,10 @@ def test_a_new_leader_judges_no_node_and_keeps_earlier_verdicts():
 
 
 RELEASED_NODE = some_node(
-    "n1", ready=GONE, taints=[UNREACHABLE, RELEASED], record=Record(HealthState.RELEASED, "then", (), "", READY)
+    "n1",
+    ready=GONE,
+    taints=[UNREACHABLE, RELEASED],
+    record=NodeHealthRecord(HealthState.RELEASED, "then", (), "", READY),
 )
 
 

@@ -8,7 +8,7 @@ from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.informer import Informers
-from mainstay.controllers.pod_gc.loop import INDEXES, PodGarbage, PodGcInput, Removal, garbage, garbage_in
+from mainstay.controllers.pod_gc.loop import INDEXES, PodGarbage, PodGcInput, PodRemoval, garbage, garbage_in
 from mainstay.controllers.repair.snapshot import LOOKED_AT
 from mainstay.env import tasks
 from mainstay.loop.kernel import LoopContext
@@ -16,8 +16,8 @@ from tests.controllers.objects import Object, a_pod
 from tests.controllers.running import a_cluster
 
 
-def removal(name: str, *, at_once: bool = False) -> Removal:
-    return Removal(ObjectKey("default", name), name, at_once)
+def removal(name: str, *, at_once: bool = False) -> PodRemoval:
+    return PodRemoval(ObjectKey("default", name), name, at_once)
 
 
 def test_above_a_number_the_oldest_that_have_ended_go():

@@ -8,7 +8,7 @@ import msgspec
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.stages import SERVING_CONDITION, Stage
+from mainstay.api.stages import SERVING_CONDITION, PodStage
 from mainstay.client.entry import CachedObject, Change, ChangeType
 from mainstay.controllers.pods.stage_durations import StageDurations
 from mainstay.env import tasks
@@ -52,7 +52,7 @@ async def told(sim: Simulation, *steps: tuple[float, Object | None]) -> StageDur
     return durations
 
 
-def counted(durations: StageDurations) -> dict[Stage, tuple[int, float]]:
+def counted(durations: StageDurations) -> dict[PodStage, tuple[int, float]]:
     return {stage: (each.count, round(each.total_s, 3)) for stage, each in durations.durations.items() if each.count}
 
 
@@ -60,17 +60,17 @@ async def test_each_stage_is_measured_when_the_next_one_begins(sim: Simulation):
     durations = await told(sim, (0, QUEUED), (2, BOUND), (1, STARTING), (4, READY), (0.5, SERVING))
 
     assert counted(durations) == {
-        Stage.QUEUED: (1, 2.0),
-        Stage.BOUND: (1, 1.0),
-        Stage.STARTING: (1, 4.0),
-        Stage.READY: (1, 0.5),
+        PodStage.QUEUED: (1, 2.0),
+        PodStage.BOUND: (1, 1.0),
+        PodStage.STARTING: (1, 4.0),
+        PodStage.READY: (1, 0.5),
     }
 
 
 async def test_stages_that_were_not_seen_are_not_made_up(sim: Simulation):
     durations = await told(sim, (0, QUEUED), (3, READY))
 
-    assert counted(durations) == {Stage.QUEUED: (1, 3.0)}
+    assert counted(durations) == {PodStage.QUEUED: (1, 3.0)}
 
 
 async def test_a_pod_that_was_there_before_is_not_measured(sim: Simulation):
@@ -82,15 +82,15 @@ async def test_a_pod_that_was_there_before_is_not_measured(sim: Simulation):
 async def test_a_pod_that_stops_being_ready_is_not_counted_again(sim: Simulation):
     durations = await told(sim, (0, QUEUED), (1, READY), (1, STARTING), (1, READY))
 
-    assert counted(durations) == {Stage.QUEUED: (1, 1.0)}
+    assert counted(durations) == {PodStage.QUEUED: (1, 1.0)}
 
 
 async def test_a_late_pod_burns_the_budget_of_its_objective(sim: Simulation):
     durations = await told(sim, (0, QUEUED), (6, BOUND), (1, STARTING), (1, READY))
 
     now_ns = durations.now_ns()
-    assert round(durations.burns[Stage.BOUND].rate(timedelta(minutes=5), now_ns), 6) == 100
-    assert durations.burns[Stage.READY].rate(timedelta(minutes=5), now_ns) == 0
+    assert round(durations.burns[PodStage.BOUND].rate(timedelta(minutes=5), now_ns), 6) == 100
+    assert durations.burns[PodStage.READY].rate(timedelta(minutes=5), now_ns) == 0
 
 
 async def test_pods_that_are_gone_are_forgotten(sim: Simulation):

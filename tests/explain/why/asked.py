@@ -9,7 +9,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
-from mainstay.explain.why.answer import Answer
+from mainstay.explain.why.answer import WhyAnswer
 from mainstay.explain.why.dispatch import why
 from mainstay.registry import REGISTRY
 from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
@@ -37,7 +37,7 @@ async def asked(
     *,
     generation: int | None = None,
     at: int = 0,
-) -> Answer:
+) -> WhyAnswer:
     """Ask, as of now or of a revision."""
     journal = cluster.journal
     moment = await Moment.at_revision(journal, at) if at else await Moment.now(journal)
@@ -66,5 +66,5 @@ def _spec(cpu: str, more: Mapping[str, Any]) -> dict[str, Any]:
     return {"containers": [container], "terminationGracePeriodSeconds": 2, **more}
 
 
-def steps(answer: Answer) -> list[str]:
+def steps(answer: WhyAnswer) -> list[str]:
     return [link.step for link in answer.chain]

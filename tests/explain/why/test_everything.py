@@ -19,7 +19,7 @@ from mainstay.api.kind_names import (
     ZONE_QUOTAS,
 )
 from mainstay.explain.moment import Moment
-from mainstay.explain.why.answer import Answer, LinkState, Verdict
+from mainstay.explain.why.answer import LinkState, Verdict, WhyAnswer
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.dispatch import why
 from mainstay.explain.why.text import LINES_MAX, text_of
@@ -44,7 +44,7 @@ KINDS = (
 )
 
 
-def check(answer: Answer) -> None:
+def check(answer: WhyAnswer) -> None:
     assert answer.sentence.endswith((".", "…"))
     assert "\n" not in answer.sentence
     assert answer.chain

@@ -7,7 +7,7 @@ import pytest
 
 from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.explain.moment import Moment
-from mainstay.explain.why.answer import Answer, LinkState, Verdict
+from mainstay.explain.why.answer import LinkState, Verdict, WhyAnswer
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.dispatch import why
 from mainstay.journal.bundle import open_bundle, packed
@@ -100,7 +100,7 @@ async def test_without_any_decision_a_workload_is_still_told_by_its_status(sim: 
     assert (answer.cause, answer.verdict) == (Cause.SATISFIED, Verdict.SATISFIED)
 
 
-def how_placed(answer: Answer) -> tuple[LinkState, str]:
+def how_placed(answer: WhyAnswer) -> tuple[LinkState, str]:
     [link] = [each for each in answer.chain if each.step == "scheduler"]
     return link.state, link.text
 

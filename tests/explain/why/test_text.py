@@ -7,17 +7,17 @@ import pytest
 
 from mainstay.explain.why.answer import (
     Also,
-    Answer,
+    AnswerObject,
+    AnswerSource,
     ChainLink,
     CureFound,
-    Evidence,
     Involved,
     LinkState,
     NodeVerdict,
     Staleness,
-    Subject,
     Verdict,
     Verdicts,
+    WhyAnswer,
 )
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.text import LINES_MAX, text_of
@@ -27,16 +27,16 @@ DECISION = "scheduler-1-ada5f1f4-2454-4f0e-9c1d-aaaaaaaaaaaa.12"
 
 
 def a_link(step: str, state: LinkState = LinkState.DONE, text: str = "something happened") -> ChainLink:
-    return ChainLink(step=step, state=state, text=text, evidence=(Evidence(decision=DECISION, at=AT, revision=7),))
+    return ChainLink(step=step, state=state, text=text, evidence=(AnswerSource(decision=DECISION, at=AT, revision=7),))
 
 
-def an_answer(links: int = 4, **more) -> Answer:
+def an_answer(links: int = 4, **more) -> WhyAnswer:
     chain = (
         *(a_link(f"step-{number}") for number in range(links - 1)),
         a_link("filters", LinkState.BROKEN, "0/2 nodes"),
     )
     given = {
-        "subject": Subject(kind="Pod", name="web", namespace="default", type="pods"),
+        "subject": AnswerObject(kind="Pod", name="web", namespace="default", type="pods"),
         "revision": 42,
         "at": AT,
         "verdict": Verdict.WAITING,
@@ -46,17 +46,17 @@ def an_answer(links: int = 4, **more) -> Answer:
         "chain": chain,
         "advice": "Raise the quota.",
     }
-    return Answer(**{**given, **more})
+    return WhyAnswer(**{**given, **more})
 
 
 FULL = {
     "since": datetime(2026, 11, 16, 5, 59, 0, tzinfo=UTC),
-    "about": Subject(kind="Pod", name="web", namespace="default"),
+    "about": AnswerObject(kind="Pod", name="web", namespace="default"),
     "cures": (CureFound("raise the quota", True, "node-a", "kubectl patch …"), CureFound("add a node", True)),
     "staleness": (Staleness("zonequotas.mainstay.dev", 34, 38, 4800, True),),
     "also": (Also(Cause.CRASH_LOOP, "it crashes", 2), Also(Cause.STARTING, "it starts")),
     "gaps": ("revisions 1 to 3 are missing (Before)", "and more"),
-    "involved": (Involved("dana", "set the quota", (Evidence(revision=5),)),),
+    "involved": (Involved("dana", "set the quota", (AnswerSource(revision=5),)),),
     "nodes": (Verdicts("ZoneQuotaExceeded", "zone quota used up", ("node-a",), 1),),
     "each_node": tuple(NodeVerdict(f"node-{number}", "z", ("full", "tainted")) for number in range(40)),
     "notes": ("a note",),
@@ -102,7 +102,7 @@ def test_as_an_object_it_can_be_read_back():
     obj = answer.as_object()
     assert (obj["kind"], obj["apiVersion"]) == ("Why", "mainstay.dev/v1")
     assert obj["cause"] == "ZoneQuotaExceeded"
-    assert msgspec.convert(obj, Answer) == answer
+    assert msgspec.convert(obj, WhyAnswer) == answer
 
 
 def test_what_is_satisfied_gives_no_advice():

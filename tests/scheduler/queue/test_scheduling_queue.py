@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.queue.pod_states import PodState
-from mainstay.scheduler.queue.scheduling_queue import QueueSettings, SchedulingQueue
+from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue, SchedulingQueueSettings
 from mainstay.scheduler.reasons import Cure
 from tests.scheduler.objects import a_pod
 
@@ -171,7 +171,9 @@ def test_what_waits_for_no_cure_that_comes_is_tried_again_all_the_same():
 
 
 def test_a_failure_backs_off_and_longer_each_time():
-    queue = SchedulingQueue(QueueSettings(backoff_first=timedelta(seconds=1), backoff_max=timedelta(seconds=4)))
+    queue = SchedulingQueue(
+        SchedulingQueueSettings(backoff_first=timedelta(seconds=1), backoff_max=timedelta(seconds=4))
+    )
     uid = put(queue, "web")
     now_s, waits = 0, []
     for _ in range(5):
@@ -259,7 +261,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_no_pod_is_ever_lost(steps):
     """Each pod that was put and not removed is in one place, and is handed out within the time of a flush."""
-    queue = SchedulingQueue(QueueSettings(check_after=1))
+    queue = SchedulingQueue(SchedulingQueueSettings(check_after=1))
     now_ns = 0
     there: dict[str, None] = {}
     hand: dict[str, int] = {}

@@ -8,7 +8,7 @@ from mainstay.api.errors import StatusError
 from mainstay.http.messages import Headers, Peer, Request
 from mainstay.server.auth.authentication import Authenticator, BadTokenFile, read_token_file
 from mainstay.server.auth.authorization import ANONYMOUS, User
-from mainstay.server.auth.tokens import AUDIENCE, Accepted, Rejected
+from mainstay.server.auth.tokens import AUDIENCE, Accepted, TokenRejected
 
 ROOT = User("root", ("system:masters",))
 ANN = User("ann", ("devs",), "17")
@@ -83,8 +83,8 @@ def test_a_token_can_be_asked_about():
 
     assert TOKENS.review("ann-token") == Accepted(ann, (AUDIENCE,))
     assert TOKENS.review("ann-token", ["vault", AUDIENCE]) == Accepted(ann, (AUDIENCE,))
-    assert TOKENS.review("ann-token", ["vault"]) == Rejected("")
-    assert TOKENS.review("wrong") == Rejected("")
+    assert TOKENS.review("ann-token", ["vault"]) == TokenRejected("")
+    assert TOKENS.review("wrong") == TokenRejected("")
 
 
 # Impersonation.

@@ -16,12 +16,12 @@ from mainstay.http.messages import Headers, Peer, Request
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import User
 from mainstay.server.auth.jwt import SigningKey
-from mainstay.server.auth.tokens import AUDIENCE, Accepted, AccountTokens, Rejected
+from mainstay.server.auth.tokens import AUDIENCE, Accepted, AccountTokens, TokenRejected
 from mainstay.server.storage.stored import stored
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.etcd import EtcdStore
-from mainstay.store.interface import Delete, Put, Store
+from mainstay.store.interface import DeleteEntry, Put, Store
 from tests.store.fake_etcd import FakeEtcd
 
 KEY = SigningKey(ec.generate_private_key(ec.SECP256R1()))
@@ -54,7 +54,7 @@ class World:
         await self.store.commit([], [Put(key, stored({"metadata": metadata, **rest}))])
 
     async def delete(self, key: str) -> None:
-        await self.store.commit([], [Delete(key)])
+        await self.store.commit([], [DeleteEntry(key)])
 
     async def issue(self, **spec: Any) -> Any:
         return await self.tokens.issue("shop", "web", {"spec": spec})
@@ -66,7 +66,7 @@ class World:
     async def bound_to(self, kind: str, name: str, **rest: str) -> str:
         return await self.token(boundObjectRef={"kind": kind, "apiVersion": "v1", "name": name, **rest})
 
-    async def check(self, token: str, *audiences: str) -> Accepted | Rejected | None:
+    async def check(self, token: str, *audiences: str) -> Accepted | TokenRejected | None:
         await self.tokens.learn(token)
         return self.tokens.check(token, audiences or (AUDIENCE,))
 
@@ -75,7 +75,7 @@ class World:
 
     async def why_not(self, token: str) -> str:
         found = await self.check(token)
-        assert isinstance(found, Rejected)
+        assert isinstance(found, TokenRejected)
         return found.why
 
 

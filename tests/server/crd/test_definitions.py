@@ -16,7 +16,7 @@ from mainstay.server.watch.feed import Feed
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.errors import StoreUnavailable
-from mainstay.store.interface import Delete, Put, Store
+from mainstay.store.interface import DeleteEntry, Put, Store
 from mainstay.store.local import LocalStore
 from tests.api.definitions import NOON, a_crd, a_version
 from tests.twins import definitions as twins
@@ -259,7 +259,7 @@ async def test_objects_with_finalizers_are_waited_for(sim):
     assert entry is not None
     assert definitions._read(entry)["metadata"]["deletionTimestamp"]
 
-    await world.store.commit([], [Delete("example.com/foos/default/held")])
+    await world.store.commit([], [DeleteEntry("example.com/foos/default/held")])
     await a_moment(2)
 
     assert await get(world.store) is None
@@ -271,7 +271,7 @@ async def test_objects_that_lost_their_definition_are_removed(sim):
     await put(world.store, a_crd())
     await a_moment()
     await put_object(world.store, "late", finalizers=["example.com/hold"])
-    await world.store.commit([], [Delete(CRDS + "foos.example.com")])
+    await world.store.commit([], [DeleteEntry(CRDS + "foos.example.com")])
     await a_moment()
 
     assert (await objects(world.store), world.served()) == ([], [])

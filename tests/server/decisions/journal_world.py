@@ -13,7 +13,7 @@ from typing import Any
 
 from mainstay.client.client import Client
 from mainstay.client.config import Config
-from mainstay.client.connection import Response
+from mainstay.client.connection import ServerResponse
 from mainstay.client.remote_journal import RemoteJournal
 from mainstay.env import Chance, Env
 from mainstay.http.server import HttpServer
@@ -52,7 +52,7 @@ class Served:
     def journal(self) -> RemoteJournal:
         return RemoteJournal(self.admin)
 
-    async def tell(self, records: Sequence[Record], who: str = "admin") -> Response:
+    async def tell(self, records: Sequence[Record], who: str = "admin") -> ServerResponse:
         """Send records as a component does."""
         body = joined([encode(each) for each in records])
         return await self.clients[who].request(

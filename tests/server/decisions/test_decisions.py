@@ -455,6 +455,6 @@ def test_the_rules_that_are_admitted_are_those_that_can_be_followed():
         return dict(zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True))
 
     assert fields(shape.SamplingMatchSpec) == fields(sampling.SamplingMatch)
-    assert fields(shape.Rule) == fields(sampling.Rule)
-    assert set(shape.Rule.__annotations__["keep"].__args__) == {str(each) for each in sampling.Keep}
+    assert fields(shape.SamplingRuleSpec) == fields(sampling.SamplingRule)
+    assert set(shape.SamplingRuleSpec.__annotations__["keep"].__args__) == {str(each) for each in sampling.DetailLevel}
     assert shape.RULES_MAX == sampling.RULES_MAX

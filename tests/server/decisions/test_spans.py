@@ -3,7 +3,7 @@
 from mainstay.journal.record import DecisionRecord, Ending, Outcome, Subject, ViewPart, WriteRecord
 from mainstay.journal.trace_id import span_of, trace_of
 from mainstay.server.decisions import spans
-from mainstay.server.decisions.spans import Place, Spans
+from mainstay.server.decisions.spans import SpanReference, Spans
 
 AUDIT = "0b8f7d2c-1f6e-4c57-9a1e-0d6b5b1e2f3a"
 
@@ -31,7 +31,7 @@ def a_decision(name: str, *, woken_by: tuple[int, ...] = (), ending: Ending = En
 def test_a_decision_is_a_span_that_says_what_it_saw_and_what_came_of_it():
     span = Spans().of_decision(a_decision("d-1", ending=Ending.RETRY))
 
-    assert span.place == Place(trace_of("d-1"), span_of("d-1"))
+    assert span.place == SpanReference(trace_of("d-1"), span_of("d-1"))
     assert (span.start_us, span.end_us, span.failure) == (6_000_000, 7_000_000, "no room")
     assert span.attributes == {
         "mainstay.object.kind": "pods",
@@ -51,7 +51,7 @@ def test_what_a_decision_writes_is_a_child_in_its_trace():
     span = Spans().of_write(a_write(50, decision="d-1"))
 
     assert span.place.trace == trace_of("d-1")
-    assert span.parent == Place(trace_of("d-1"), span_of("d-1"))
+    assert span.parent == SpanReference(trace_of("d-1"), span_of("d-1"))
 
 
 def test_a_users_write_has_the_trace_of_its_request():

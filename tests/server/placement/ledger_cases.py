@@ -9,7 +9,7 @@ from mainstay.server.placement.ledger.charge import CHARGES, Charge, build_charg
 from mainstay.server.placement.ledger.ledger import LEDGERS, Ledger, charged, ledger_in
 from mainstay.server.placement.ledger.nodes import read_facts
 from mainstay.server.placement.ledger.room import shortages
-from mainstay.store.interface import Change, Entry, Store
+from mainstay.store.interface import Entry, KeyChange, Store
 
 NODES = "/api/v1/nodes"
 
@@ -39,10 +39,10 @@ def a_sized_pod(name: str, cpu: str = "1", port: int = 0, **spec: Any) -> dict[s
     return {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
 
 
-async def history_of(store: Store) -> list[Change]:
+async def history_of(store: Store) -> list[KeyChange]:
     """All that ever happened in a store."""
     latest = await store.revision()
-    changes: list[Change] = []
+    changes: list[KeyChange] = []
     with store.watch("", after=0) as watch:
         async for batch in watch:
             changes += batch.changes
@@ -51,7 +51,7 @@ async def history_of(store: Store) -> list[Change]:
     raise AssertionError("a watch ended by itself")
 
 
-def require_ledgers(changes: Iterable[Change]) -> int:
+def require_ledgers(changes: Iterable[KeyChange]) -> int:
     """Raise `Broken` unless at every revision the ledgers were right. Returns how many pods were bound.
 
     Right is: what is used is the sum of the charges and the ghosts; exactly those pods are charged that are on a node
@@ -59,7 +59,7 @@ def require_ledgers(changes: Iterable[Change]) -> int:
     """
     told: dict[str, Entry] = {}
     bindings = 0
-    by_revision: dict[int, list[Change]] = {}
+    by_revision: dict[int, list[KeyChange]] = {}
     for change in changes:
         by_revision.setdefault(change.revision, []).append(change)
     for revision, together in by_revision.items():

@@ -13,7 +13,7 @@ from mainstay.server.placement.ledger.ledger import Ledger, ledger_in, ledger_ke
 from mainstay.server.placement.pod_to_bind import PodToBind, put_on
 from mainstay.server.storage.stored import stored
 from mainstay.store import open_memory
-from mainstay.store.interface import Delete, Entry, Store
+from mainstay.store.interface import DeleteEntry, Entry, Store
 from tests.server import world
 from tests.server.placement.ledger_cases import NODES, a_node, a_sized_pod, history_of, require_ledgers
 from tests.server.world import PODS, Answer, Client, a_server
@@ -320,7 +320,7 @@ async def test_a_node_from_before_there_were_ledgers_is_counted_when_it_is_first
         await client.create(NODES, a_node(cpu="2"))
         await client.create(PODS, a_sized_pod("old", nodeName="n1"))
         page = await store.range("~")
-        await store.commit([], [Delete(entry.key) for entry in page.entries if "/" in entry.key])
+        await store.commit([], [DeleteEntry(entry.key) for entry in page.entries if "/" in entry.key])
         for name in ("a", "b"):
             await client.create(PODS, a_sized_pod(name))
 

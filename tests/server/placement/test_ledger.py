@@ -12,8 +12,8 @@ from mainstay.api.causes import BindingCause
 from mainstay.server.placement.ledger.charge import Charge, build_charge, charge_key, encode_charge
 from mainstay.server.placement.ledger.ledger import (
     EMPTY,
-    Drift,
     Ledger,
+    LedgerMismatch,
     build_write,
     charged,
     confirm_gone,
@@ -25,13 +25,13 @@ from mainstay.server.placement.ledger.ledger import (
     mark_unconfirmed,
     released,
 )
-from mainstay.server.placement.ledger.nodes import NodeFacts, has_other_facts, read_facts, with_node, without_node
+from mainstay.server.placement.ledger.nodes import LedgerNode, has_other_facts, read_facts, with_node, without_node
 from mainstay.server.placement.ledger.recount import HOLDS_MAX, STEP, compute_drift, find_drift, recount
 from mainstay.server.placement.ledger.refusals import LedgerRefusal, shown
 from mainstay.server.placement.ledger.room import BindOptions, bears_cordon, find_refusal, shortages
 from mainstay.server.storage.stored import stored
 from mainstay.store import open_memory
-from mainstay.store.interface import Delete, Entry, Put, Write
+from mainstay.store.interface import DeleteEntry, Entry, Put, Write
 from tests.server.placement.ledger_cases import a_charge, a_ledger, a_node, a_sized_pod, require_sums
 
 PORT = "TCP/80/0.0.0.0"
@@ -57,7 +57,7 @@ def test_a_pod_that_comes_and_goes_leaves_the_ledger_as_it_was():
 
 
 def test_what_was_never_charged_cannot_be_given_back():
-    with pytest.raises(Drift, match="1000 of cpu are to be given back, but only 500 are taken"):
+    with pytest.raises(LedgerMismatch, match="1000 of cpu are to be given back, but only 500 are taken"):
         released(charged(a_ledger(), a_charge("a", 500)), a_charge("b", 1000))
 
 
@@ -66,7 +66,7 @@ def test_a_ledger_is_kept_as_long_as_it_says_something():
 
     assert build_write("k", ledger) == Put("k", encode_ledger(ledger))
     assert ledger_in(Entry("k", encode_ledger(ledger), 1, 1, 1)) == ledger
-    assert build_write("k", released(ledger, a_charge("a"))) == Delete("k")
+    assert build_write("k", released(ledger, a_charge("a"))) == DeleteEntry("k")
     assert ledger_in(None) == EMPTY
 
 
@@ -228,7 +228,7 @@ def a_stored_node(uid: str = "u-n1", **rest: Any) -> dict[str, Any]:
     return node
 
 
-FACTS = NodeFacts("u-n1", True, "a", {"cpu": 4000, "memory": 8 * 2**30, "pods": 10})
+FACTS = LedgerNode("u-n1", True, "a", {"cpu": 4000, "memory": 8 * 2**30, "pods": 10})
 
 
 def test_a_ledger_knows_what_its_node_says():

@@ -14,7 +14,7 @@ from mainstay.server.quota.zone_quota import ZoneUse, count_charges, use_in, zon
 from mainstay.server.quota.zone_quota import build_write as zone_write
 from mainstay.sim.simulation import Simulation
 from mainstay.store.etcd import EtcdStore
-from mainstay.store.interface import Delete, Store
+from mainstay.store.interface import DeleteEntry, Store
 from tests.server.placement.reservation_cases import a_node, needing, to
 from tests.server.quota.quota_cases import QUOTAS, Broken, a_quota
 from tests.server.quota.zone_quota_cases import ZONE_QUOTAS, a_zone_quota
@@ -72,8 +72,8 @@ async def spoil(store: Store, how: str, how_zone: str) -> None:
     tally, use = tally_in(await store.get(TALLY)), use_in(await store.get(ZONE))
     writes = [tally_write(TALLY, spoiled(tally, how)), zone_write(ZONE, spoiled_zone(use, how_zone))]
     if "all is lost" in (how, how_zone):
-        writes = [each for each in writes if not isinstance(each, Delete)]
-        writes += [Delete(key) for key, given in ((TALLY, how), (ZONE, how_zone)) if given == "all is lost"]
+        writes = [each for each in writes if not isinstance(each, DeleteEntry)]
+        writes += [DeleteEntry(key) for key, given in ((TALLY, how), (ZONE, how_zone)) if given == "all is lost"]
     await store.commit([], writes)
 
 

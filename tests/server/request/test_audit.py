@@ -16,7 +16,7 @@ from mainstay.server.auth.authorization import ANONYMOUS, User
 from mainstay.server.request import audit as audits
 from mainstay.server.request.audit import Audit
 from mainstay.server.request.context import ApiCall
-from mainstay.server.request.target import Target, Verb
+from mainstay.server.request.target import RequestTarget, Verb
 from mainstay.sim.simulation import Simulation
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -44,7 +44,7 @@ async def written(sim: Simulation, *args: Any, **kwargs: Any) -> dict[str, Any]:
     return line
 
 
-def a_call(request: Request, user: User, target: Target | None, audit_id: str) -> ApiCall:
+def a_call(request: Request, user: User, target: RequestTarget | None, audit_id: str) -> ApiCall:
     call = ApiCall(request, audit_id)
     call.user, call.target = user, target
     return call
@@ -52,7 +52,7 @@ def a_call(request: Request, user: User, target: Target | None, audit_id: str) -
 
 async def test_a_line_says_who_did_what_to_which_object(sim: Simulation):
     request = a_request("/api/v1/namespaces/shop/pods/web/status?x=1", ("User-Agent", "kubectl/v1.36"))
-    target = Target(Verb.GET, PODS, "shop", "web", "status")
+    target = RequestTarget(Verb.GET, PODS, "shop", "web", "status")
 
     assert await written(sim, a_call(request, ANN, target, "some-id"), 200, NOON, LATER) == {
         "kind": "Event",

@@ -21,13 +21,13 @@ from mainstay.server.request.observer import Handle, Observer
 from mainstay.server.request.router import PageRoute
 from mainstay.server.request.routes import build_router
 from mainstay.server.request.served_kinds import Registry
-from mainstay.server.request.target import Target, Verb
+from mainstay.server.request.target import RequestTarget, Verb
 from mainstay.server.watch.feed import EventTally
 from mainstay.sim.simulation import Simulation
 
 PODS = next(kind for kind in BUILTIN if (kind.group, kind.kind) == ("", "Pod"))
-GET_POD = Target(Verb.GET, PODS, "shop", "web", "")
-WATCH_PODS = Target(Verb.WATCH, PODS, "shop", "", "")
+GET_POD = RequestTarget(Verb.GET, PODS, "shop", "web", "")
+WATCH_PODS = RequestTarget(Verb.WATCH, PODS, "shop", "", "")
 ROOT = User("root", ("system:masters",))
 AUTHENTICATOR = Authenticator({"root-token": ROOT, "ann-token": User("ann", ())})
 
@@ -55,7 +55,9 @@ def metrics() -> Metrics:
     return Metrics(StoppedClock())
 
 
-def answer(metrics: Metrics, method: str, path: str, target: Target | None, code: int, seconds: float = 0) -> None:
+def answer(
+    metrics: Metrics, method: str, path: str, target: RequestTarget | None, code: int, seconds: float = 0
+) -> None:
     metrics.begun(method)
     metrics.answered(method, path, target, code, seconds)
 
@@ -63,8 +65,8 @@ def answer(metrics: Metrics, method: str, path: str, target: Target | None, code
 def test_requests_are_counted_by_what_they_were_about(metrics: Metrics):
     answer(metrics, "GET", "/api/v1/namespaces/shop/pods/web", GET_POD, 200)
     answer(metrics, "GET", "/api/v1/namespaces/shop/pods/web", GET_POD, 200)
-    answer(metrics, "POST", "/api/v1/namespaces/shop/pods", Target(Verb.CREATE, PODS, "shop", "", ""), 409)
-    answer(metrics, "GET", "/api/v1/pods", Target(Verb.LIST, PODS, "", "", ""), 200)
+    answer(metrics, "POST", "/api/v1/namespaces/shop/pods", RequestTarget(Verb.CREATE, PODS, "shop", "", ""), 409)
+    answer(metrics, "GET", "/api/v1/pods", RequestTarget(Verb.LIST, PODS, "", "", ""), 200)
     answer(metrics, "GET", "/healthz", None, 200)
 
     # code, group, resource, scope, subresource, verb, version

@@ -8,9 +8,9 @@ import pytest
 from mainstay.api.errors import StatusError
 from mainstay.api.kind import Object
 from mainstay.api.kinds import BUILTIN
-from mainstay.server.services.addresses import Addresses, Placed, Ranges, held, released
+from mainstay.server.services.addresses import AddressedObject, Ranges, ServiceAddresses, held, released
 from mainstay.store import open_memory
-from mainstay.store.interface import ABSENT, Check, Committed, Delete, Put, Store, TransactionRefused
+from mainstay.store.interface import ABSENT, Check, Committed, DeleteEntry, Put, Store, TransactionRefused
 
 SERVICES = next(kind for kind in BUILTIN if (kind.group, kind.kind) == ("", "Service"))
 PODS = next(kind for kind in BUILTIN if (kind.group, kind.kind) == ("", "Pod"))
@@ -26,22 +26,22 @@ def with_ports(*ports: Object) -> Object:
     return {**a_service(), "spec": {"type": "NodePort", "ports": list(ports)}}
 
 
-async def put(store: Store, placed: Placed) -> Committed | TransactionRefused:
+async def put(store: Store, placed: AddressedObject) -> Committed | TransactionRefused:
     return await store.commit(list(placed.checks), list(placed.writes))
 
 
-async def place(addresses: Addresses, new: Object, old: Object | None = None) -> Placed:
+async def place(addresses: ServiceAddresses, new: Object, old: Object | None = None) -> AddressedObject:
     return await addresses.placed(SERVICES, KEY, new, old)
 
 
-async def refusal_of(addresses: Addresses, new: Object) -> tuple[int, str]:
+async def refusal_of(addresses: ServiceAddresses, new: Object) -> tuple[int, str]:
     with pytest.raises(StatusError) as refusal:
         await place(addresses, new)
     return refusal.value.code, refusal.value.message
 
 
 async def test_a_service_gets_an_address_that_is_committed_with_it():
-    addresses = Addresses(await open_memory())
+    addresses = ServiceAddresses(await open_memory())
     new = a_service()
 
     placed = await place(addresses, new)
@@ -56,7 +56,7 @@ async def test_a_service_gets_an_address_that_is_committed_with_it():
 
 async def test_two_services_never_have_the_same_address():
     store = await open_memory()
-    addresses = Addresses(store, Ranges("10.0.0.0/24"))
+    addresses = ServiceAddresses(store, Ranges("10.0.0.0/24"))
 
     seen = set()
     for number in range(254):
@@ -73,7 +73,7 @@ async def test_two_services_never_have_the_same_address():
 
 async def test_the_low_end_of_the_range_is_given_out_last():
     store = await open_memory()
-    addresses = Addresses(store, Ranges("10.0.0.0/24"))
+    addresses = ServiceAddresses(store, Ranges("10.0.0.0/24"))
 
     given = []
     for number in range(254):
@@ -86,7 +86,7 @@ async def test_the_low_end_of_the_range_is_given_out_last():
 
 async def test_of_two_who_choose_at_the_same_time_one_chooses_again():
     store = await open_memory()
-    addresses = Addresses(store)
+    addresses = ServiceAddresses(store)
     first, second = [await place(addresses, a_service()) for _ in range(2)]
 
     assert isinstance(await put(store, first), Committed)
@@ -99,7 +99,7 @@ async def test_of_two_who_choose_at_the_same_time_one_chooses_again():
 
 async def test_an_address_that_is_named_is_given_once():
     store = await open_memory()
-    addresses = Addresses(store)
+    addresses = ServiceAddresses(store)
     named = a_service(clusterIP="10.96.0.10")
     await put(store, await place(addresses, named))
 
@@ -113,7 +113,7 @@ async def test_an_address_that_is_named_is_given_once():
 
 @pytest.mark.parametrize("address", ["10.97.0.1", "10.96.0.0", "10.96.255.255"])
 async def test_an_address_outside_the_range_is_refused(address: str):
-    assert await refusal_of(Addresses(await open_memory()), a_service(clusterIP=address)) == (
+    assert await refusal_of(ServiceAddresses(await open_memory()), a_service(clusterIP=address)) == (
         422,
         f'Service "web" is invalid: spec.clusterIPs: Invalid value: ["{address}"]: failed to allocate IP {address}: the'
         f" provided IP ({address}) is not in the valid range. The range of valid IPs is 10.96.0.0/16",
@@ -129,14 +129,14 @@ async def test_an_address_outside_the_range_is_refused(address: str):
     ],
 )
 async def test_there_are_no_other_addresses_than_those_of_ipv4(spec: Any, field: str):
-    code, message = await refusal_of(Addresses(await open_memory()), a_service(**spec))
+    code, message = await refusal_of(ServiceAddresses(await open_memory()), a_service(**spec))
 
     assert (code, f"is invalid: {field}: " in message) == (422, True)
 
 
 @pytest.mark.parametrize(("spec", "addresses"), [({"clusterIP": "None"}, ["None"]), ({"type": "ExternalName"}, None)])
 async def test_some_services_need_no_address(spec: Any, addresses: list[str] | None):
-    placed = await place(Addresses(await open_memory()), a_service(**spec))
+    placed = await place(ServiceAddresses(await open_memory()), a_service(**spec))
 
     assert (placed.object["spec"].get("clusterIPs"), placed.checks, placed.writes) == (addresses, [], [])
 
@@ -146,7 +146,7 @@ async def test_some_services_need_no_address(spec: Any, addresses: list[str] | N
 
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
 async def test_a_service_for_the_outside_gets_a_port_for_each_of_its_own(kind: str):
-    placed = await place(Addresses(await open_memory()), a_service(ports=3, type=kind))
+    placed = await place(ServiceAddresses(await open_memory()), a_service(ports=3, type=kind))
 
     ports = [port["nodePort"] for port in placed.object["spec"]["ports"]]
     assert len(set(ports)) == 3
@@ -157,13 +157,13 @@ async def test_a_service_for_the_outside_gets_a_port_for_each_of_its_own(kind: s
 async def test_a_load_balancer_may_do_without_ports_on_the_nodes():
     service = a_service(type="LoadBalancer", allocateLoadBalancerNodePorts=False)
 
-    assert "nodePort" not in (await place(Addresses(await open_memory()), service)).object["spec"]["ports"][0]
+    assert "nodePort" not in (await place(ServiceAddresses(await open_memory()), service)).object["spec"]["ports"][0]
 
 
 async def test_a_load_balancer_to_its_own_node_gets_a_port_for_its_health():
     service = a_service(type="LoadBalancer", externalTrafficPolicy="Local")
 
-    spec = (await place(Addresses(await open_memory()), service)).object["spec"]
+    spec = (await place(ServiceAddresses(await open_memory()), service)).object["spec"]
 
     assert spec["healthCheckNodePort"] != spec["ports"][0]["nodePort"]
 
@@ -171,7 +171,7 @@ async def test_a_load_balancer_to_its_own_node_gets_a_port_for_its_health():
 async def test_one_port_may_be_named_for_two_protocols_of_a_service():
     both = [{"port": 53, "nodePort": 30053, "protocol": protocol} for protocol in ("TCP", "UDP")]
 
-    placed = await place(Addresses(await open_memory()), with_ports(*both))
+    placed = await place(ServiceAddresses(await open_memory()), with_ports(*both))
 
     assert [check.key for check in placed.checks[1:]] == ["~addresses/node-port/30053"]
 
@@ -185,7 +185,7 @@ async def test_one_port_may_be_named_for_two_protocols_of_a_service():
 )
 async def test_a_port_that_cannot_be_had_is_refused(port: int, why: str):
     store = await open_memory()
-    addresses = Addresses(store)
+    addresses = ServiceAddresses(store)
 
     await put(store, await place(addresses, with_ports({"port": 80, "nodePort": 30080})))
 
@@ -200,7 +200,7 @@ async def test_a_port_that_cannot_be_had_is_refused(port: int, why: str):
 
 async def test_a_change_takes_what_is_new_and_gives_back_what_is_not_needed():
     store = await open_memory()
-    addresses = Addresses(store)
+    addresses = ServiceAddresses(store)
     first = await place(addresses, a_service(ports=2, type="NodePort"))
     await put(store, first)
     old = first.object
@@ -215,25 +215,27 @@ async def test_a_change_takes_what_is_new_and_gives_back_what_is_not_needed():
     assert [check.key for check in placed.checks] == [f"~addresses/node-port/{added}"]
     assert placed.writes == [
         Put(f"~addresses/node-port/{added}", KEY.encode()),
-        Delete(f"~addresses/node-port/{dropped}"),
+        DeleteEntry(f"~addresses/node-port/{dropped}"),
     ]
 
 
 async def test_a_service_that_goes_gives_back_everything():
-    service = (await place(Addresses(await open_memory()), a_service(type="NodePort"))).object
+    service = (await place(ServiceAddresses(await open_memory()), a_service(type="NodePort"))).object
 
-    assert released(SERVICES, service) == [Delete(key) for key in held(service)]
+    assert released(SERVICES, service) == [DeleteEntry(key) for key in held(service)]
     assert len(held(service)) == 2
 
 
 async def test_other_kinds_have_no_addresses():
     pod = {"metadata": {"name": "web", "uid": "u"}, "spec": {"clusterIP": "10.96.0.10", "type": "ClusterIP"}}
 
-    assert await Addresses(await open_memory()).placed(PODS, "core/pods/shop/web", pod, None) == Placed(pod)
+    assert await ServiceAddresses(await open_memory()).placed(PODS, "core/pods/shop/web", pod, None) == AddressedObject(
+        pod
+    )
     assert released(PODS, pod) == []
 
 
 async def test_more_than_a_transaction_can_hold_is_refused():
-    code, message = await refusal_of(Addresses(await open_memory()), a_service(ports=60, type="NodePort"))
+    code, message = await refusal_of(ServiceAddresses(await open_memory()), a_service(ports=60, type="NodePort"))
 
     assert (code, "spec.ports" in message) == (422, True)

@@ -11,7 +11,7 @@ from mainstay.store import open_memory
 from mainstay.store.errors import StorageFull
 from mainstay.store.interface import Put, Store
 from mainstay.store.local import LocalStore
-from mainstay.store.log import MemoryLog, Row
+from mainstay.store.log import LogRow, MemoryLog
 from tests.server.world import CONFIGMAPS, a_configmap, a_server
 
 
@@ -20,7 +20,7 @@ class LogWithoutRoom(MemoryLog):
 
     is_full = False
 
-    async def append(self, rows: Sequence[Row]) -> None:
+    async def append(self, rows: Sequence[LogRow]) -> None:
         if self.is_full:
             raise StorageFull("there is no room left")
 

@@ -13,7 +13,7 @@ from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
 from mainstay.store import open_memory
 from mainstay.store.errors import OutcomeUnknown
 from mainstay.store.etcd import EtcdStore
-from mainstay.store.interface import Check, Committed, Delete, Entry, Put, Store, TransactionRefused, Write
+from mainstay.store.interface import Check, Committed, DeleteEntry, Entry, Put, Store, TransactionRefused, Write
 from mainstay.store.local import LocalStore
 from tests.store.fake_etcd import FakeEtcd
 
@@ -112,7 +112,7 @@ async def test_no_write_is_refused_because_of_what_is_remembered(is_local: bool)
     with pytest.raises(StatusError, match="2 is too much"):
         await write(shared, "b", one_more(1))
 
-    await store.commit([], [Delete(KEY)])  # By another server.
+    await store.commit([], [DeleteEntry(KEY)])  # By another server.
 
     assert isinstance(await write(shared, "b", one_more(1)), Committed)
 

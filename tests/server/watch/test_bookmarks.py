@@ -8,7 +8,7 @@ import pytest
 from mainstay.server.storage.stored import stored
 from mainstay.server.watch.feed import Only, Window
 from mainstay.server.watch.heartbeats import is_heartbeat
-from mainstay.store.interface import Change, Entry
+from mainstay.store.interface import Entry, KeyChange
 from tests.server.world import CONFIGMAPS, PODS, Client, a_pod, a_server
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -20,10 +20,10 @@ def a_lease(holder: str = "a", renewed_s: int = 0) -> dict[str, Any]:
     return {"metadata": {"name": "one", "uid": "u"}, "spec": {"holderIdentity": holder, "renewTime": time}}
 
 
-def a_change(before: dict[str, Any] | None, after: dict[str, Any] | None, kind: str = "leases") -> Change:
+def a_change(before: dict[str, Any] | None, after: dict[str, Any] | None, kind: str = "leases") -> KeyChange:
     key = f"coordination.k8s.io/{kind}/default/one"
     old = None if before is None else Entry(key, stored(before), 1, 1, 1)
-    return Change(2, key, None if after is None else Entry(key, stored(after), 1, 2, 2), old)
+    return KeyChange(2, key, None if after is None else Entry(key, stored(after), 1, 2, 2), old)
 
 
 async def renew(client: Client, renewed_s: int, holder: str = "a") -> None:
@@ -40,7 +40,7 @@ async def renew(client: Client, renewed_s: int, holder: str = "a") -> None:
         (a_change(a_lease(), a_lease(renewed_s=5), kind="others"), False),
     ],
 )
-def test_a_lease_that_is_only_renewed_is_a_heartbeat(change: Change, expected: bool):
+def test_a_lease_that_is_only_renewed_is_a_heartbeat(change: KeyChange, expected: bool):
     assert is_heartbeat(change) is expected
 
 
@@ -111,9 +111,9 @@ def test_a_change_is_told_where_it_was_where_it_is_and_to_those_who_want_everyth
         only = Only("letter", value, lambda entry: entry.value.decode()) if value else None
         window.join(value, lambda change: b"%d" % change.revision, ear, None, only)
 
-    window.add([Change(7, "k", Entry("k", b"b", 1, 7, 2), Entry("k", b"a", 1, 1, 1))])
+    window.add([KeyChange(7, "k", Entry("k", b"b", 1, 7, 2), Entry("k", b"a", 1, 1, 1))])
     window.leave("a", ears["a"])
-    window.add([Change(8, "k", None, Entry("k", b"a", 1, 7, 2)), Change(9, "l", Entry("l", b"c", 9, 9, 1), None)])
+    window.add([KeyChange(8, "k", None, Entry("k", b"a", 1, 7, 2)), KeyChange(9, "l", Entry("l", b"c", 9, 9, 1), None)])
 
     assert {value: ear.heard for value, ear in ears.items()} == {
         "a": [b"7"],

@@ -15,7 +15,7 @@ from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause, gravity
 from mainstay.explain.why.found import (
     NOTHING,
-    Found,
+    Finding,
     ago,
     broken,
     clock,
@@ -55,7 +55,7 @@ _PROBES: Final = {
 _FAILED_PROBE: Final = re.compile(r"(Liveness|Startup|Readiness) probe failed(?:: (.*))?", re.DOTALL)
 
 
-async def not_started(case: Case, pod: Object) -> Found | None:
+async def not_started(case: Case, pod: Object) -> Finding | None:
     """Why a container waits or ends again and again. None: nothing of that kind is said."""
     who = subject_of(PODS, pod).words
     probes = await _failed_probes(case, pod)
@@ -72,7 +72,7 @@ async def not_started(case: Case, pod: Object) -> Found | None:
     return await _unless_there_by_now(case, pod, replace(worst, also=also))
 
 
-async def _unless_there_by_now(case: Case, pod: Object, found: Found) -> Found:
+async def _unless_there_by_now(case: Case, pod: Object, found: Finding) -> Finding:
     """The same; and that what was missing is there by now, and the agent has not tried again."""
     match = _MISSING.search(found.sentence) if found.cause is Cause.CONFIG_MISSING else None
     if match is None:
@@ -85,7 +85,7 @@ async def _unless_there_by_now(case: Case, pod: Object, found: Found) -> Found:
     return replace(found, sentence=sentence(text), verdict=Verdict.WAITING)
 
 
-async def restarted_lately(case: Case, pod: Object) -> Found | None:
+async def restarted_lately(case: Case, pod: Object) -> Finding | None:
     """Whether a pod that is ready at this moment is restarted so often that this says little."""
     who = subject_of(PODS, pod).words
     for status in statuses_of(pod):
@@ -105,7 +105,7 @@ def was_restarted_lately(pod: Object, now: datetime) -> bool:
     return any(is_shaky(status, now) for status in statuses_of(pod))
 
 
-async def not_ready(case: Case, pod: Object) -> Found:
+async def not_ready(case: Case, pod: Object) -> Finding:
     """Why a pod whose containers have started is not ready."""
     who, node = subject_of(PODS, pod).words, node_of(pod)
     probes = await _failed_probes(case, pod)
@@ -121,7 +121,7 @@ async def not_ready(case: Case, pod: Object) -> Found:
             text = f"container {name} of {who} {_ended(ended)} on {node}, and is being started again"
             link = waiting("agent", f"container {name} {_ended(ended)}", said_by(pod, ready))
             text = sentence(text[0].upper() + text[1:])
-            return Found(cause=Cause.RESTARTING, sentence=text, verdict=Verdict.WAITING, since=since, chain=(link,))
+            return Finding(cause=Cause.RESTARTING, sentence=text, verdict=Verdict.WAITING, since=since, chain=(link,))
         if status.get("ready") or running is None:
             continue
         started_at = time_of(running.get("startedAt"))
@@ -134,7 +134,7 @@ async def not_ready(case: Case, pod: Object) -> Found:
             why = f": {told}" if told else ""
             text = f"{who} runs on {node}, and the {kind.lower()} probe of container {name} fails{why}"
             link = broken("ready", f"{kind.lower()} probe ({_probe_words(probe)}) fails{why}", said_by(pod, ready))
-            return Found(
+            return Finding(
                 cause=_PROBES[kind],
                 sentence=sentence(shortened(text)),
                 verdict=Verdict.WAITING,
@@ -143,19 +143,19 @@ async def not_ready(case: Case, pod: Object) -> Found:
             )
         text = f"{who} runs on {node} since {clock(started_at)}, and its {kind.lower()} probe has not passed yet"
         link = waiting("ready", f"{kind.lower()} probe ({_probe_words(probe)})", said_by(pod, ready))
-        return Found(
+        return Finding(
             cause=Cause.NOT_READY_YET, sentence=sentence(text), verdict=Verdict.WAITING, since=since, chain=(link,)
         )
     if ready.get("reason") == "ReadinessGatesNotReady":
         text = f"{who} runs, and waits for its readiness gates: {ready.get('message')}"
         link = waiting("ready", str(ready.get("message") or ""), said_by(pod, ready))
-        return Found(cause=Cause.NOT_READY_YET, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
+        return Finding(cause=Cause.NOT_READY_YET, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
     text = f"{who} is being started on {node}, for {ago(since, case.now) or 'a moment'}"
     link = waiting("agent", str(ready.get("message") or "starting"), said_by(pod, ready))
-    return Found(cause=Cause.STARTING, sentence=sentence(text), verdict=Verdict.WAITING, since=since, chain=(link,))
+    return Finding(cause=Cause.STARTING, sentence=sentence(text), verdict=Verdict.WAITING, since=since, chain=(link,))
 
 
-async def failed(case: Case, pod: Object) -> Found:
+async def failed(case: Case, pod: Object) -> Finding:
     """Why a pod has failed for good."""
     who, node = subject_of(PODS, pod).words, node_of(pod)
     status = pod.get("status") or NOTHING
@@ -166,7 +166,7 @@ async def failed(case: Case, pod: Object) -> Found:
         seconds = (pod.get("spec") or NOTHING).get("activeDeadlineSeconds")
         text = f"{who} was ended on {node}: the {seconds} s that it may take are over"
         link = broken("agent", text, *evidence)
-        return Found(cause=Cause.DEADLINE_EXCEEDED, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
+        return Finding(cause=Cause.DEADLINE_EXCEEDED, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
     for each in statuses_of(pod):
         ended = (each.get("state") or NOTHING).get("terminated") or NOTHING
         if ended and int(ended.get("exitCode") or 0) != 0:
@@ -176,7 +176,7 @@ async def failed(case: Case, pod: Object) -> Found:
             is_wrong = ended.get("reason") == START_ERROR
             failing = Cause.CONTAINER_CANNOT_START if is_wrong else Cause.CONTAINER_FAILED
             advice = "" if is_wrong else _read_log(pod, str(each.get("name") or ""))
-            return Found(
+            return Finding(
                 cause=failing,
                 sentence=sentence(text),
                 verdict=Verdict.BLOCKED,
@@ -188,18 +188,18 @@ async def failed(case: Case, pod: Object) -> Found:
         text = f"{who} was ended on {node} ({reason}): {message}"
         link = broken("agent", shortened(message), *evidence)
         cause = Cause.NODE_LOST if reason == "NodeLost" else Cause.EVICTED
-        return Found(cause=cause, sentence=sentence(shortened(text)), verdict=Verdict.BLOCKED, chain=(link,))
+        return Finding(cause=cause, sentence=sentence(shortened(text)), verdict=Verdict.BLOCKED, chain=(link,))
     if reason:
         text = f"the agent of {node} refused {who} ({reason}): {message}"
         link = broken("agent", f"{reason}: {shortened(message, 160)}", *evidence)
-        return Found(
+        return Finding(
             cause=Cause.AGENT_REFUSED,
             sentence=sentence(shortened(text[0].upper() + text[1:])),
             verdict=Verdict.BLOCKED,
             chain=(link,),
         )
     text = f"{who} has failed on {node}, and its status does not say why"
-    return Found(
+    return Finding(
         cause=Cause.NOT_RECORDED,
         sentence=sentence(text),
         verdict=Verdict.INCOMPLETE,
@@ -217,7 +217,7 @@ def _waits(
     probes: Mapping[tuple[str, str], str],
     ends: Ends,
     now: datetime,
-) -> Found | None:
+) -> Finding | None:
     name, node = str(status.get("name") or ""), node_of(pod)
     held: Mapping[str, Any] = (status.get("state") or NOTHING).get("waiting") or NOTHING
     reason, message = str(held.get("reason") or ""), str(held.get("message") or "")
@@ -225,10 +225,10 @@ def _waits(
     ready = condition_of(pod, "Ready")
     since = time_of((ready or NOTHING).get("lastTransitionTime"))
 
-    def blocked(cause: Cause, text: str, short: str) -> Found:
+    def blocked(cause: Cause, text: str, short: str) -> Finding:
         link = broken("agent", short, said_by(pod, ready))
         said = sentence(shortened(text))
-        return Found(cause=cause, sentence=said, verdict=Verdict.BLOCKED, since=since, chain=(link,))
+        return Finding(cause=cause, sentence=said, verdict=Verdict.BLOCKED, since=since, chain=(link,))
 
     if reason in _IMAGE:
         image = _image(pod, name) or str(status.get("image") or "")
@@ -367,7 +367,7 @@ async def _last_of_agent(case: Case, pod: Object) -> DecisionRecord | None:
     return own[-1] if own else None
 
 
-def not_taken_on(pod: Object, since: datetime | None, now: datetime) -> Found:
+def not_taken_on(pod: Object, since: datetime | None, now: datetime) -> Finding:
     """The pod is bound, and the agent has not said anything about it."""
     who, name = subject_of(PODS, pod).words, node_of(pod)
     is_late = since is not None and now - since > TAKEN_ON_WITHIN
@@ -375,8 +375,8 @@ def not_taken_on(pod: Object, since: datetime | None, now: datetime) -> Found:
     if is_late:
         link = broken("agent", f"{name} has said nothing about it for {ago(since, now)}", said_by(pod))
         seems = f"{text}, although its lease is renewed: the agent does not see the pod, or cannot report"
-        return Found(
+        return Finding(
             cause=Cause.AGENT_SILENT, sentence=sentence(seems), verdict=Verdict.WAITING, since=since, chain=(link,)
         )
     link = waiting("agent", f"{name} takes it on", said_by(pod))
-    return Found(cause=Cause.STARTING, sentence=sentence(f"{text} yet"), verdict=Verdict.WAITING, chain=(link,))
+    return Finding(cause=Cause.STARTING, sentence=sentence(f"{text} yet"), verdict=Verdict.WAITING, chain=(link,))

@@ -105,7 +105,7 @@ class _Ended(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AttemptFiles:
     """Where things are. `pod` is the directory of the pod."""
 
     pod: Path
@@ -128,7 +128,7 @@ class Attempt:
         return self.directory / "control"
 
 
-def begin(attempt: Attempt, begun: Begun, *, lease: Path, is_mounting: bool) -> Launched | CannotRun | None:
+def begin(attempt: AttemptFiles, begun: Begun, *, lease: Path, is_mounting: bool) -> Launched | CannotRun | None:
     """Begin a container, unless it was begun before: then None. If it cannot be, it was not."""
     directory = attempt.directory
     try:
@@ -153,7 +153,7 @@ def _cannot(error: OSError) -> CannotRun:
     return CannotRun("CreateContainerError", f"cannot start a container: {error}")
 
 
-def _make_directories(attempt: Attempt) -> None:
+def _make_directories(attempt: AttemptFiles) -> None:
     missing = [path for path in (attempt.directory, *attempt.directory.parents[:3]) if not path.exists()]
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
@@ -171,7 +171,7 @@ def _take(lock: int) -> bool:
     return True
 
 
-def _launch(attempt: Attempt, begun: Begun, lock: int, lease: Path, is_mounting: bool) -> Launched:
+def _launch(attempt: AttemptFiles, begun: Begun, lock: int, lease: Path, is_mounting: bool) -> Launched:
     with contextlib.suppress(FileExistsError):
         os.mkfifo(attempt.control, 0o600)
     report, report_write = os.pipe()
@@ -210,7 +210,7 @@ def helper_command(what: str, orders: int | str, container: ContainerId) -> list
     return [sys.executable, "-I", "-S", _SHIM, what, str(orders), name]
 
 
-def build_orders(attempt: Attempt, begun: Begun, is_mounting: bool) -> Orders:
+def build_orders(attempt: AttemptFiles, begun: Begun, is_mounting: bool) -> Orders:
     """What is the same for a container and for commands beside it."""
     spec = begun.wish
     return {
@@ -239,7 +239,7 @@ def build_orders(attempt: Attempt, begun: Begun, is_mounting: bool) -> Orders:
     }
 
 
-def find(attempt: Attempt) -> Found | None:
+def find(attempt: AttemptFiles) -> Found | None:
     """What became of it, going by the files alone. None: it was never begun, and nothing of it is left now."""
     try:
         begun = _read(attempt.directory / "wish.json", Begun)
@@ -264,14 +264,14 @@ def find(attempt: Attempt) -> Found | None:
     return Over(begun, settle(attempt, begun))
 
 
-def _unreadable(attempt: Attempt) -> Begun:
+def _unreadable(attempt: AttemptFiles) -> Begun:
     """For a file that was damaged, or written by a version that we do not understand. What it says is not known, but
     it was begun, and must not be again."""
     spec = ContainerSpec(id=attempt.id, namespace="", pod_name="", image="", command=("unknown",), env=())
     return Begun(wish=spec, boot="", at_ns=time.time_ns(), cgroups=())
 
 
-def settle(attempt: Attempt, begun: Begun) -> Exited:
+def settle(attempt: AttemptFiles, begun: Begun) -> Exited:
     """How it ended, now that its shim has. If the shim could not say, what it left is killed first."""
     until = time.monotonic() + _LET_GO_WITHIN_S
     while _is_held(attempt) and time.monotonic() < until:  # By a copy that was just about to become the command.
@@ -288,7 +288,7 @@ def settle(attempt: Attempt, begun: Begun) -> Exited:
     return _record(attempt, begun, "StartError", f"the command was not executed: {last}", code=_START_ERROR)
 
 
-def kill(attempt: Attempt, begun: Begun) -> bool:
+def kill(attempt: AttemptFiles, begun: Begun) -> bool:
     """Kill a container, with its shim, from outside. True when nothing of it is left."""
     shim, started = find_shim(attempt), read_started(attempt)
     if shim is not None:
@@ -299,7 +299,7 @@ def kill(attempt: Attempt, begun: Begun) -> bool:
     return trees.remove_cgroups(cgroups, _KILLED_WITHIN_S) and is_gone
 
 
-def ask(attempt: Attempt, line: str) -> bool:
+def ask(attempt: AttemptFiles, line: str) -> bool:
     """Say something to the shim. False if there is none, or if it has not listened for long."""
     try:
         control = os.open(attempt.control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -316,7 +316,7 @@ def ask(attempt: Attempt, line: str) -> bool:
     return True
 
 
-def remove(attempt: Attempt) -> None:
+def remove(attempt: AttemptFiles) -> None:
     """Remove all that is left of an attempt of which nothing runs. Its spec goes last."""
     for path in (attempt.log, *attempt.log.parent.glob(f"{attempt.log.name}.*")):
         path.unlink(missing_ok=True)
@@ -327,23 +327,23 @@ def remove(attempt: Attempt) -> None:
         shutil.rmtree(gone, ignore_errors=True)
 
 
-def find_shim(attempt: Attempt) -> Identity | None:
+def find_shim(attempt: AttemptFiles) -> Identity | None:
     holder = records.read_holder(str(attempt.directory / "lock"))
     return None if holder is None else Identity(*holder)
 
 
-def read_started(attempt: Attempt) -> Started | None:
+def read_started(attempt: AttemptFiles) -> Started | None:
     with contextlib.suppress(msgspec.DecodeError):  # Cut short by a power cut.
         return _read(attempt.directory / "started.json", Started)
     return None
 
 
-def read_running(attempt: Attempt) -> Running | None:
+def read_running(attempt: AttemptFiles) -> Running | None:
     started = read_started(attempt)
     return None if started is None else Running(_time(started.at_ns), started.pid)
 
 
-def read_exit(attempt: Attempt) -> Exited | None:
+def read_exit(attempt: AttemptFiles) -> Exited | None:
     try:
         ended = _read(attempt.directory / "exit.json", _Ended)
     except msgspec.DecodeError:
@@ -360,7 +360,7 @@ def read_exit(attempt: Attempt) -> Exited | None:
     )
 
 
-def _record(attempt: Attempt, begun: Begun, reason: str, message: str, *, code: int = _NOT_OBSERVED) -> Exited:
+def _record(attempt: AttemptFiles, begun: Begun, reason: str, message: str, *, code: int = _NOT_OBSERVED) -> Exited:
     started = read_started(attempt)
     started_ns = begun.at_ns if started is None else started.at_ns
     ended = _Ended(code, 0, reason, message, started_ns, max(started_ns, time.time_ns()))
@@ -370,7 +370,7 @@ def _record(attempt: Attempt, begun: Begun, reason: str, message: str, *, code: 
     return exited
 
 
-def _is_held(attempt: Attempt) -> bool:
+def _is_held(attempt: AttemptFiles) -> bool:
     try:
         lock = os.open(attempt.directory / "lock", os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

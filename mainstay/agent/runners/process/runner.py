@@ -40,7 +40,7 @@ from mainstay.agent.runner import (
     VolumePlan,
 )
 from mainstay.agent.runners.process import attempts, cgroups, logs, records, sessions
-from mainstay.agent.runners.process.attempts import Attempt, Begun
+from mainstay.agent.runners.process.attempts import AttemptFiles, Begun
 from mainstay.agent.runners.process.usage import Counted, Meter, Reading, read_usage
 from mainstay.agent.runners.process.volumes import forget_volumes, make_source, place_volume
 from mainstay.api.kind import Object
@@ -61,7 +61,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 class _Container:
     """One attempt, as it is known."""
 
-    attempt: Attempt
+    attempt: AttemptFiles
     begun: Begun
     state: State = field(default_factory=Starting)
     shim: Identity | None = None
@@ -142,7 +142,7 @@ class ProcessRunner:
         self._lock = -1
         raise CannotRun("InUse", f"data directory {self.directory} is used by another agent")
 
-    def _find_all(self) -> list[tuple[str, dict[str, int], list[tuple[Attempt, attempts.Found]]]]:
+    def _find_all(self) -> list[tuple[str, dict[str, int], list[tuple[AttemptFiles, attempts.Found]]]]:
         pods = []
         for pod in sorted(self._pods_directory.iterdir()):
             if pod.name.startswith("."):  # It was being forgotten.
@@ -154,7 +154,7 @@ class ProcessRunner:
                     if path.name == "pruned":
                         pruned[container.name] = int(path.read_text())
                     elif path.name.isdigit():
-                        attempt = Attempt(pod, ContainerId(pod.name, container.name, int(path.name)))
+                        attempt = AttemptFiles(pod, ContainerId(pod.name, container.name, int(path.name)))
                         if (what := attempts.find(attempt)) is not None:
                             found.append((attempt, what))
                     elif path.name.startswith("."):
@@ -257,7 +257,7 @@ class ProcessRunner:
 
     async def _begin(self, spec: ContainerSpec) -> CannotRun | None:
         try:
-            attempt = Attempt(self._pods_directory / spec.id.pod_uid, spec.id)
+            attempt = AttemptFiles(self._pods_directory / spec.id.pod_uid, spec.id)
             begun, launched = await self._worker.run(self._launch, attempt, spec)
             if isinstance(launched, CannotRun):
                 return launched
@@ -272,7 +272,7 @@ class ProcessRunner:
         finally:
             del self._beginning[spec.id]
 
-    def _launch(self, attempt: Attempt, spec: ContainerSpec) -> tuple[Begun, attempts.Launched | CannotRun | None]:
+    def _launch(self, attempt: AttemptFiles, spec: ContainerSpec) -> tuple[Begun, attempts.Launched | CannotRun | None]:
         groups = self._cgroups.settings(spec)
         begun = Begun(wish=spec, boot=commands.boot_id(), at_ns=_wall_ns(self._clock), cgroups=groups)
         try:
@@ -389,7 +389,7 @@ class ProcessRunner:
             del pod[container.id]
         await self._worker.run(self._prune, [container.attempt for container in pruned], self._pruned[pod_uid, name])
 
-    def _prune(self, pruned: list[Attempt], highest: int) -> None:
+    def _prune(self, pruned: list[AttemptFiles], highest: int) -> None:
         # First the number: what is forgotten must not be begun again.
         records.replace(str(pruned[0].directory.with_name("pruned")), str(highest).encode())
         for attempt in pruned:

@@ -10,21 +10,23 @@ from mainstay.agent.runners.process.runner import ProcessRunner
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class ShutdownResult:
     """How many containers were ended, and which are still there although they were killed."""
 
     count: int
     left: tuple[ContainerId, ...]
 
 
-async def stop_everything(directory: Path, grace: timedelta, *, at_most: timedelta = timedelta(seconds=20)) -> Stopped:
+async def stop_everything(
+    directory: Path, grace: timedelta, *, at_most: timedelta = timedelta(seconds=20)
+) -> ShutdownResult:
     """Ask all containers to end, kill them after the grace, and return when they are gone, or `at_most` after that.
 
     What is known of them stays: the next agent finds that they have ended. Raises `CannotRun` if an agent uses the
     directory, and goes on to.
     """
     if not (directory / "pods").is_dir():
-        return Stopped(0, ())
+        return ShutdownResult(0, ())
     runner = ProcessRunner(directory)
     changed = asyncio.Event()
     runner.subscribe(lambda _: changed.set())
@@ -40,7 +42,7 @@ async def stop_everything(directory: Path, grace: timedelta, *, at_most: timedel
                     await changed.wait()
         except TimeoutError:
             pass
-        return Stopped(len(ended), tuple(_living(runner)))
+        return ShutdownResult(len(ended), tuple(_living(runner)))
     finally:
         await runner.stop()
 

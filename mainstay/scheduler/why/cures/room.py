@@ -29,7 +29,7 @@ from mainstay.api.pod_resources import (
 )
 from mainstay.api.well_known_labels import HOSTNAME, ZONE_LABEL
 from mainstay.explain.cures.owner import Workload, set_requests, unchangeable, workload_of
-from mainstay.explain.cures.values import Change
+from mainstay.explain.cures.values import CureKind
 from mainstay.loop import deletion_order
 from mainstay.scheduler.cache.charge import build_charge, build_reservation_charge
 from mainstay.scheduler.what_if import Objects
@@ -83,12 +83,12 @@ class Room:
         if leaving:
             until = max(str(pod["metadata"]["deletionTimestamp"]) for pod in leaving)
             text = f"wait until {_named(leaving)} on {node} {'has' if len(leaving) == 1 else 'have'} ended (told to)"
-            yield CureStep(Change.WAIT_FOR_PODS, text, (PodsGone(tuple(leaving)),), 0, until=until)
+            yield CureStep(CureKind.WAIT_FOR_PODS, text, (PodsGone(tuple(leaving)),), 0, until=until)
         ghosts = dict(self._objects.unconfirmed).get(node, ())
         if ghosts:
             count = f"{len(ghosts)} pod{'' if len(ghosts) == 1 else 's'}"
             text = f"wait until {node} says that {count} removed by force {'has' if len(ghosts) == 1 else 'have'} ended"
-            yield CureStep(Change.WAIT_FOR_GHOSTS, text, (GhostsGone(node),), 2, f"mainstay why node/{node}")
+            yield CureStep(CureKind.WAIT_FOR_GHOSTS, text, (GhostsGone(node),), 2, f"mainstay why node/{node}")
         for reservation in self._objects.reservations:
             if reservation["spec"].get("nodeName") == node and _is_held(reservation):
                 held = build_reservation_charge(reservation)
@@ -123,7 +123,7 @@ class Room:
         text = f"lower its request of {' and '.join(texts)}{unchangeable(self._workload)}"
         cost = 20 + (100 - share) // 4
         edit = PodEdit(lambda given: {**given, "spec": _with_requests(given["spec"], new)})
-        yield CureStep(Change.LOWER_REQUEST, text, (edit,), cost, " && ".join(each for each in commands if each))
+        yield CureStep(CureKind.LOWER_REQUEST, text, (edit,), cost, " && ".join(each for each in commands if each))
 
     # Removing others.
 
@@ -145,7 +145,7 @@ class Room:
                 left = len(active) - count
                 command = f"kubectl scale {workload} -n {workload.namespace} --replicas={left}"
                 text = f"scale {workload} in {workload.namespace} down from {len(active)} to {left}"
-                yield CureStep(Change.SCALE_DOWN, text, (PodsGone(tuple(gone)),), 45 + 5 * count, command)
+                yield CureStep(CureKind.SCALE_DOWN, text, (PodsGone(tuple(gone)),), 45 + 5 * count, command)
                 break
 
     def _without_pods(self, blocked: Blocked, lacks: Mapping[str, int]) -> Iterator[CureStep]:
@@ -161,7 +161,7 @@ class Room:
         # A pod without an owner is lost.
         cost = 50 + 10 * len(victims) + 15 * (len(victims) - len(replacements))
         gone = (PodsGone(tuple(victims)),)
-        yield CureStep(Change.REMOVE_PODS, text, gone, cost, " && ".join(commands), replacements=replacements)
+        yield CureStep(CureKind.REMOVE_PODS, text, gone, cost, " && ".join(commands), replacements=replacements)
 
     def _victims(self, blocked: Blocked, lacks: Mapping[str, int]) -> list[Object] | None:
         """The fewest pods on a node that have what is lacking; of those, the least important and the smallest. None
@@ -227,7 +227,7 @@ class Room:
             listed = ", ".join(f"{key}={value}" for key, value in sorted(said.items()))
             # A pod without room is not helped by where a node says that it is: the plain one is tried first.
             yield CureStep(
-                Change.ADD_NODE, f"add {words}{f', labelled {listed}' if listed else ''}", (NodeAdded(node),), 300
+                CureKind.ADD_NODE, f"add {words}{f', labelled {listed}' if listed else ''}", (NodeAdded(node),), 300
             )
 
 

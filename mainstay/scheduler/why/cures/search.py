@@ -22,7 +22,7 @@ from mainstay.api.labels import Operator
 from mainstay.api.node_terms import requirements_of
 from mainstay.api.taints import tolerations_of
 from mainstay.api.well_known_labels import HOSTNAME, ZONE_LABEL
-from mainstay.explain.cures.values import WAITS, Change, TriedCure
+from mainstay.explain.cures.values import WAITS, CureKind, TriedCure
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.reasons import Unschedulable
 from mainstay.scheduler.what_if import Objects
@@ -164,7 +164,7 @@ class _Search:
 
 def _smallest(found: list[TriedCure]) -> tuple[TriedCure, ...]:
     """One of each kind: of the same change on several nodes, the smallest."""
-    best: dict[tuple[Change, ...], TriedCure] = {}
+    best: dict[tuple[CureKind, ...], TriedCure] = {}
     for cure in sorted(found, key=lambda each: (each.cost, -len(each.nodes), each.sentence)):
         best.setdefault(tuple(sorted(cure.changes)), cure)
     return tuple(best.values())[:CURES_MAX]

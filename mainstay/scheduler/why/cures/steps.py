@@ -24,7 +24,7 @@ from mainstay.api.well_known_labels import (
     ZONE_LABEL,
 )
 from mainstay.explain.cures.owner import patch_of_template, patched, unchangeable, workload_of
-from mainstay.explain.cures.values import Change
+from mainstay.explain.cures.values import CureKind
 from mainstay.scheduler.cache.charge import build_charge, find_reservation
 from mainstay.scheduler.what_if import Objects
 from mainstay.scheduler.why.cures.blockers import Blocked, Obstacle
@@ -33,7 +33,7 @@ from mainstay.scheduler.why.cures.trial import Edit, NodeEdit, PodEdit, QuotaEdi
 
 @dataclass(frozen=True, slots=True)
 class CureStep:
-    change: Change
+    change: CureKind
     text: str
     """What to do: `uncordon n3`."""
     edits: tuple[Edit, ...]
@@ -94,19 +94,23 @@ class Steps:
 
         name = blocked.node
         text = f"uncordon {name}"
-        return CureStep(Change.UNCORDON, text, (NodeEdit(name, edit),), 10, f"kubectl uncordon {name}")
+        return CureStep(CureKind.UNCORDON, text, (NodeEdit(name, edit),), 10, f"kubectl uncordon {name}")
 
     def _wait_for_node(self, blocked: Blocked) -> CureStep:
         name, listed = blocked.node, ", ".join(map(str, blocked.health))
         text = f"wait until {name} is well again (it has {listed})"
-        return CureStep(Change.WAIT_FOR_NODE, text, (_untainted(name, blocked.health),), 1, f"mainstay why node/{name}")
+        return CureStep(
+            CureKind.WAIT_FOR_NODE, text, (_untainted(name, blocked.health),), 1, f"mainstay why node/{name}"
+        )
 
     def _untaint(self, blocked: Blocked) -> CureStep:
         name = blocked.node
         listed = ", ".join(map(str, blocked.taints))
         command = f"kubectl taint node {name} {' '.join(_removal(taint) for taint in blocked.taints)}"
         cost = 25 + 5 * len(blocked.taints)
-        return CureStep(Change.UNTAINT, f"take {listed} off {name}", (_untainted(name, blocked.taints),), cost, command)
+        return CureStep(
+            CureKind.UNTAINT, f"take {listed} off {name}", (_untainted(name, blocked.taints),), cost, command
+        )
 
     def _label(self, blocked: Blocked) -> Iterator[CureStep]:
         name = blocked.node
@@ -123,7 +127,7 @@ class Steps:
         changed = any(key in labels for key in wanted)
         command = f"kubectl label node {name} {' '.join(parts)}{' --overwrite' if changed else ''}"
         text = f"label {name} with {', '.join(parts)}"
-        yield CureStep(Change.LABEL_NODE, text, (NodeEdit(name, edit),), 20 + 5 * len(wanted) + 10 * changed, command)
+        yield CureStep(CureKind.LABEL_NODE, text, (NodeEdit(name, edit),), 20 + 5 * len(wanted) + 10 * changed, command)
 
     # The pod.
 
@@ -136,7 +140,7 @@ class Steps:
 
         own = [each for each in self._pod["spec"].get("tolerations") or () if not _is_admitted(each)]
         return self._of_pod(
-            Change.TOLERATE,
+            CureKind.TOLERATE,
             f"let it tolerate {listed}",
             edit,
             20 + 5 * len(made),
@@ -153,7 +157,7 @@ class Steps:
         def edit(pod: Object) -> Object:
             return _with_spec(pod, **_merged(pod["spec"], patch))
 
-        yield self._of_pod(Change.SELECT_OTHERS, text, edit, 30 + 5 * count, patch_of_template(self._workload, patch))
+        yield self._of_pod(CureKind.SELECT_OTHERS, text, edit, 30 + 5 * count, patch_of_template(self._workload, patch))
 
     def _relax(self, blocked: Blocked) -> CureStep:
         skews, missing = blocked.skews, blocked.missing_labels
@@ -171,14 +175,16 @@ class Steps:
         parts = [f"a skew of {would} over {key} (now {most})" for key, (most, would) in sorted(skews.items())]
         parts += [f"nodes without {key}" for key in missing]
         return self._of_pod(
-            Change.RELAX_SPREAD,
+            CureKind.RELAX_SPREAD,
             f"allow {' and '.join(parts)}",
             lambda pod: _with_spec(pod, topologySpreadConstraints=new),
             30,
             patch_of_template(self._workload, {"topologySpreadConstraints": [{"$patch": "replace"}, *new]}),
         )
 
-    def _of_pod(self, change: Change, text: str, edit: Callable[[Object], Object], cost: int, command: str) -> CureStep:
+    def _of_pod(
+        self, change: CureKind, text: str, edit: Callable[[Object], Object], cost: int, command: str
+    ) -> CureStep:
         return CureStep(change, text + unchangeable(self._workload), (PodEdit(edit),), cost, command)
 
     # Others.
@@ -214,7 +220,7 @@ class Steps:
                 commands.append(patched("zonequota", name, namespace, {"spec": {"hard": raised}}, "merge"))
         if edits:
             cost = 20 + 10 * len(edits)
-            yield CureStep(Change.RAISE_ZONE_QUOTA, "; ".join(texts), tuple(edits), cost, " && ".join(commands))
+            yield CureStep(CureKind.RAISE_ZONE_QUOTA, "; ".join(texts), tuple(edits), cost, " && ".join(commands))
 
     def _release(self, name: str) -> Iterator[CureStep]:
         namespace = self._pod["metadata"].get("namespace") or ""
@@ -232,7 +238,7 @@ def release(reservation: Object) -> CureStep:
     said = f"wait until reservation {namespace}/{name} on {spec['nodeName']} ends" + (f" at {until}" if until else "")
     command = f"kubectl delete reservation {name} -n {namespace}"
     text = f"{said}, or remove it"
-    return CureStep(Change.WAIT_FOR_RESERVATION, text, (ReservationGone(reservation),), 3, command, until)
+    return CureStep(CureKind.WAIT_FOR_RESERVATION, text, (ReservationGone(reservation),), 3, command, until)
 
 
 def _labels(node: Object) -> dict[str, str]:

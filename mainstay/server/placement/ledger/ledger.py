@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from mainstay.server.placement.ledger.charge import Charge
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
-from mainstay.store.interface import Delete, Entry, Put, Write
+from mainstay.store.interface import DeleteEntry, Entry, Put, Write
 
 LEDGERS: Final = f"{INTERNAL_PREFIX}ledger/"
 GHOSTS_MAX: Final = 500  # On one node. Each is kept in the ledger, which is written with every binding.
@@ -58,7 +58,7 @@ encode_ledger = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Ledger).decode
 
 
-class Drift(AssertionError):
+class LedgerMismatch(AssertionError):
     """A ledger does not contain what is to be taken out of it: a mistake of ours, or a hand in the store. Recount."""
 
 
@@ -73,7 +73,7 @@ def ledger_in(entry: Entry | None) -> Ledger:
 
 def build_write(key: str, ledger: Ledger) -> Write:
     """What keeps a ledger, or removes one that says nothing."""
-    return Delete(key) if ledger == EMPTY else Put(key, encode_ledger(ledger))
+    return DeleteEntry(key) if ledger == EMPTY else Put(key, encode_ledger(ledger))
 
 
 def charged(ledger: Ledger, charge: Charge) -> Ledger:
@@ -83,7 +83,7 @@ def charged(ledger: Ledger, charge: Charge) -> Ledger:
 
 
 def released(ledger: Ledger, charge: Charge) -> Ledger:
-    """Without a pod that was charged. Raises `Drift`."""
+    """Without a pod that was charged. Raises `LedgerMismatch`."""
     ports = minus(ledger.ports, _counted(charge.ports)) if charge.ports else ledger.ports
     return replace(ledger, used=minus(ledger.used, charge.amounts), ports=ports)
 
@@ -94,7 +94,7 @@ def held(ledger: Ledger, amounts: Amounts, ports: Iterable[str] = ()) -> Ledger:
 
 
 def let_go(ledger: Ledger, amounts: Amounts, ports: Iterable[str] = ()) -> Ledger:
-    """Without room that was held. Raises `Drift`."""
+    """Without room that was held. Raises `LedgerMismatch`."""
     return replace(ledger, held=minus(ledger.held, amounts), held_ports=minus(ledger.held_ports, _counted(ports)))
 
 
@@ -104,7 +104,7 @@ def mark_unconfirmed(ledger: Ledger, charge: Charge) -> Ledger:
 
 
 def confirm_gone(ledger: Ledger, uids: Iterable[str]) -> Ledger:
-    """Those of these uids that are ghosts no longer run, so what they took is free. Raises `Drift`."""
+    """Those of these uids that are ghosts no longer run, so what they took is free. Raises `LedgerMismatch`."""
     gone = [uid for uid in dict.fromkeys(uids) if uid in ledger.ghosts]
     for uid in gone:
         ledger = released(ledger, ledger.ghosts[uid])
@@ -124,7 +124,7 @@ def minus(one: dict[str, int], other: Amounts) -> dict[str, int]:
     for name, amount in other.items():
         left = total.get(name, 0) - amount
         if left < 0:
-            raise Drift(f"{amount} of {name} are to be given back, but only {total.get(name, 0)} are taken")
+            raise LedgerMismatch(f"{amount} of {name} are to be given back, but only {total.get(name, 0)} are taken")
         if left:
             total[name] = left
         else:

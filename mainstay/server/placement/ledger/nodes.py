@@ -17,7 +17,7 @@ from mainstay.server.placement.ledger.ledger import Ledger, confirm_gone
 _OLD_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 
 
-class NodeFacts(msgspec.Struct, frozen=True):
+class LedgerNode(msgspec.Struct, frozen=True):
     """What a ledger knows of its Node."""
 
     uid: str
@@ -26,13 +26,13 @@ class NodeFacts(msgspec.Struct, frozen=True):
     allocatable: dict[str, int]
 
 
-def read_facts(node: Object) -> NodeFacts:
+def read_facts(node: Object) -> LedgerNode:
     metadata = node["metadata"]
     labels = metadata.get("labels") or {}
     zone = labels.get(ZONE_LABEL) or labels.get(_OLD_ZONE) or ""
     is_accepting = not (node.get("spec") or {}).get("unschedulable")
     allocatable = {resource: amount for resource, amount in allocatable_of(node).items() if amount}
-    return NodeFacts(metadata["uid"], is_accepting, zone, allocatable)
+    return LedgerNode(metadata["uid"], is_accepting, zone, allocatable)
 
 
 def has_other_facts(new: Object, old: Object) -> bool:
@@ -45,7 +45,7 @@ def has_other_facts(new: Object, old: Object) -> bool:
     )
 
 
-def with_node(ledger: Ledger, facts: NodeFacts) -> Ledger:
+def with_node(ledger: Ledger, facts: LedgerNode) -> Ledger:
     """The ledger of a Node that has come, or has changed. Ghosts of another Node of that name are none of this one."""
     if ledger.node_uid not in ("", facts.uid):
         ledger = confirm_gone(ledger, ledger.ghosts)

@@ -31,7 +31,7 @@ from mainstay.server.placement.ledger.nodes import read_facts, with_node, withou
 from mainstay.server.storage.keyspace import CORE, build_prefix
 from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.server.storage.transact import transact
-from mainstay.store.interface import ABSENT, Check, Committed, Delete, Entry, Put, Store, Write
+from mainstay.store.interface import ABSENT, Check, Committed, DeleteEntry, Entry, Put, Store, Write
 
 ATTEMPTS_MAX: Final = 10  # Against others who write the same node. Repair comes again.
 STEP: Final = 30  # Charges put right in one transaction: each is a check of the pod, one of the charge, and a write.
@@ -46,7 +46,7 @@ _RESERVATIONS: Final = build_prefix(RESERVATION)
 _decode = msgspec.json.Decoder().decode
 
 
-class Drift(msgspec.Struct, frozen=True):
+class LedgerDrift(msgspec.Struct, frozen=True):
     """What is wrong about a node."""
 
     node: str
@@ -69,7 +69,7 @@ def compute_drift(
     pods: Mapping[str, Object],
     charges: Mapping[str, Charge],
     holds: Sequence[Charge] = (),
-) -> Drift:
+) -> LedgerDrift:
     """Compare a ledger with what it is the sum of: the pods on the node and the charges to it, by `namespace/name`, and
     what active reservations hold there."""
     wanted = {place: charge for place, pod in pods.items() if (charge := build_charge(pod)) is not None}
@@ -90,10 +90,10 @@ def compute_drift(
         for ghost in ledger.ghosts.values():
             counted = charged(counted, ghost)
         counted = replace(counted, ghosts=ledger.ghosts)
-    return Drift(node, missing, left_over, None if counted == ledger else counted)
+    return LedgerDrift(node, missing, left_over, None if counted == ledger else counted)
 
 
-async def find_drift(store: Store, node: str) -> tuple[Drift, Entry | None, Mapping[str, Entry]]:
+async def find_drift(store: Store, node: str) -> tuple[LedgerDrift, Entry | None, Mapping[str, Entry]]:
     """What is wrong about a node as of one revision, with its ledger and the entries that this was found from."""
     pods = await store.range(_PODS)
     at = pods.revision
@@ -169,7 +169,9 @@ async def recount(store: Store, node: str) -> bool:
     return bool(await transact(attempt, ATTEMPTS_MAX))
 
 
-def _parts(drift: Drift, ledger: Entry | None, entries: Mapping[str, Entry]) -> tuple[Sequence[Check], Sequence[Write]]:
+def _parts(
+    drift: LedgerDrift, ledger: Entry | None, entries: Mapping[str, Entry]
+) -> tuple[Sequence[Check], Sequence[Write]]:
     """As much of it as goes into one transaction. The ledger that is written is the sum of what is charged by then."""
     key, node_key = ledger_key(drift.node), _NODES + drift.node
     checks = [Check(key, ABSENT if ledger is None else ledger.revision), _as_found(node_key, entries)]
@@ -184,7 +186,7 @@ def _parts(drift: Drift, ledger: Entry | None, entries: Mapping[str, Entry]) -> 
         place = charge_key(*charge.pod.split("/", 1))
         if place not in places:  # Else another pod of that name has just been charged there.
             checks.append(_as_found(place, entries))
-            writes.append(Delete(place))
+            writes.append(DeleteEntry(place))
     before = ledger_in(ledger)
     counted = before if drift.ledger is None else drift.ledger
     if writes:  # What is held goes into a transaction of its own.
@@ -199,12 +201,12 @@ def _parts(drift: Drift, ledger: Entry | None, entries: Mapping[str, Entry]) -> 
     return checks, writes
 
 
-def _is_all_at_once(drift: Drift, before: Ledger) -> bool:
+def _is_all_at_once(drift: LedgerDrift, before: Ledger) -> bool:
     charges = len(drift.missing) + len(drift.left_over)
     return charges <= STEP and not (charges and _holds_other(drift, before))
 
 
-def _holds_other(drift: Drift, before: Ledger) -> bool:
+def _holds_other(drift: LedgerDrift, before: Ledger) -> bool:
     right = before if drift.ledger is None else drift.ledger
     return (right.held, right.held_ports) != (before.held, before.held_ports)
 
