@@ -17,7 +17,7 @@ from bench._results import write_part
 from bench.measure import Figure, Load, add_options, cores, from_json, load_now, table, to_json
 
 BENCH = Path(__file__).parent
-NOT_BENCHMARKS = ("measure",)  # Nor is a module whose name begins with an underscore.
+NOT_BENCHMARKS = ("compare", "measure")  # Nor is a module whose name begins with an underscore.
 QUICK_S_MAX = 30
 QUICK_S_LIMIT = 180  # Well beyond what is allowed: a busy machine is no failure, but a benchmark that hangs is.
 FULL_S_LIMIT = 3600
@@ -75,10 +75,10 @@ def names(bench: Path) -> list[str]:
     return sorted(name for name in files if not name.startswith("_") and name not in NOT_BENCHMARKS)
 
 
-def run(name: str, root: Path, *, quick: bool) -> list[Figure]:
+def run(name: str, root: Path, *, quick: bool, python: str = sys.executable) -> list[Figure]:
     """Run one benchmark in a process of its own, so that none inherits the heap, caches or loops of another."""
     _tell(f"bench.{name} …")
-    command = [sys.executable, "-m", f"bench.{name}", "--json", *(["--quick"] if quick else [])]
+    command = [python, "-m", f"bench.{name}", "--json", *(["--quick"] if quick else [])]
     limit = QUICK_S_LIMIT if quick else FULL_S_LIMIT
     start = time.monotonic()
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench import __main__ as all_benchmarks
-from bench import measure
+from bench import compare, measure
 from bench._results import parts_of
 from bench.measure import Figure, Stopwatch, rounds
 
@@ -184,3 +184,23 @@ def test_a_broken_benchmark_is_a_failure_and_the_others_count_all_the_same(
     assert "1 of 2 benchmarks are broken" in output.err
     assert "full" in output.out
     assert list(parts_of((bench / "RESULTS.md").read_text())) == ["good"]
+
+
+def test_two_checkouts_are_compared_round_by_round():
+    def measured(create_us: float, bound_per_s: float) -> dict[str, Figure]:
+        return {"create": Figure("create", 1 / create_us, "/s", create_us), "bound": Figure("bound", bound_per_s, "/s")}
+
+    # The machine was half as fast in the second round, which says nothing about either of them.
+    rounds = [(measured(100, 50), measured(110, 50)), (measured(200, 25), measured(220, 20)), ({}, measured(1, 1))]
+
+    create, bound = compare.find_differences(rounds)
+
+    assert create == compare.Difference("create", 150, 165, 1.1, 1.1, 1.1)
+    assert (bound.ratio_min, bound.ratio_max) == (1.0, 1.25), "a lower rate costs more"
+
+
+def test_a_checkout_that_was_not_set_up_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        compare.main([str(tmp_path), "api"])
+
+    assert f"{tmp_path} has no .venv; run `make -C {tmp_path} setup` first" in capsys.readouterr().err
