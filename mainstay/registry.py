@@ -9,8 +9,9 @@ that have nothing to do with the scheduler.
 """
 
 import functools
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Final, TypeVar
 
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
@@ -30,6 +31,7 @@ from mainstay.api.kind_names import (
     SERVICES,
     ZONE_QUOTAS,
 )
+from mainstay.api.workloads import CONTROLLED
 from mainstay.explain.declared import EVERYTHING, Declared, declare, declared_by
 from mainstay.explain.placements import is_placement
 from mainstay.explain.registry import (
@@ -49,19 +51,28 @@ from mainstay.explain.registry import (
 )
 from mainstay.explain.replay import AnyName, Deciders
 
-# Workloads.
+_Room = TypeVar("_Room")
 
 
-def _deployment() -> WhyRoom:
-    from mainstay.controllers.deployment.why import ROOM
+def _load(module: str, shape: type[_Room]) -> _Room:
+    """`ROOM` of a module, imported now."""
+    room = import_module(module).ROOM
+    if not isinstance(room, shape):
+        raise AssertionError(f"{module}.ROOM is no {shape.__name__}")
+    return room
 
-    return ROOM
+
+def _why(noun: str) -> Callable[[], WhyRoom]:
+    """controllers/<noun>/why.py."""
+    return lambda: _load(f"mainstay.controllers.{noun}.why", WhyRoom)
 
 
-def _plan_of_deployment() -> PlanRoom:
-    from mainstay.controllers.deployment.plan import ROOM
+def _plan(noun: str) -> Callable[[], PlanRoom]:
+    """controllers/<noun>/plan.py."""
+    return lambda: _load(f"mainstay.controllers.{noun}.plan", PlanRoom)
 
-    return ROOM
+
+# Rooms that are modules.
 
 
 def _debug_of_deployment() -> DebugRoom:
@@ -70,61 +81,10 @@ def _debug_of_deployment() -> DebugRoom:
     return debug
 
 
-def _replica_set() -> WhyRoom:
-    from mainstay.controllers.replicaset.why import ROOM
-
-    return ROOM
-
-
-def _plan_of_replica_set() -> PlanRoom:
-    from mainstay.controllers.replicaset.plan import ROOM
-
-    return ROOM
-
-
-def _job() -> WhyRoom:
-    from mainstay.controllers.job.why import ROOM
-
-    return ROOM
-
-
-def _plan_of_job() -> PlanRoom:
-    from mainstay.controllers.job.plan import ROOM
-
-    return ROOM
-
-
-# Other controllers.
-
-
-def _node_health() -> WhyRoom:
-    from mainstay.controllers.node_health.why import ROOM
-
-    return ROOM
-
-
 def _nodes() -> NodeRoom:
     from mainstay.controllers.node_health import why
 
     return why
-
-
-def _namespace() -> WhyRoom:
-    from mainstay.controllers.namespace.why import ROOM
-
-    return ROOM
-
-
-def _service() -> WhyRoom:
-    from mainstay.controllers.endpoints.why import ROOM
-
-    return ROOM
-
-
-def _budget() -> WhyRoom:
-    from mainstay.controllers.budget.why import ROOM
-
-    return ROOM
 
 
 def _evictions() -> EvictionRoom:
@@ -133,32 +93,10 @@ def _evictions() -> EvictionRoom:
     return why
 
 
-def _garbage() -> WhyRoom:
-    from mainstay.controllers.garbage.why import ROOM
-
-    return ROOM
-
-
-def _repair() -> WhyRoom:
-    from mainstay.controllers.repair.why import ROOM
-
-    return ROOM
-
-
 def _debug_of_repair() -> RepairRoom:
     from mainstay.controllers.repair import debug
 
     return debug
-
-
-def _pod_garbage() -> WhyRoom:
-    from mainstay.controllers.pod_gc.why import ROOM
-
-    return ROOM
-
-
-def _nothing() -> WhyRoom:
-    return WhyRoom()
 
 
 def _controllers(kind: KindName) -> tuple[str, ...]:
@@ -226,9 +164,7 @@ def _declared() -> Mapping[str, Declared]:
 _OTHERS: Final[Mapping[str, Declared]] = {
     "scheduler": declare((PODS, NODES, RESERVATIONS, ZONE_QUOTAS, HOLDS), (PLACEMENT_POLICIES,), (PODS,)),
     "node-health": declare((NODES, LEASES), (PODS,), (NODES, PODS, LEASES)),
-    "repair": declare(
-        (), (RESERVATIONS, PODS, NODES, DEPLOYMENTS, REPLICASETS, JOBS, NAMESPACES), (RESERVATIONS, PODS)
-    ),
+    "repair": declare((), (RESERVATIONS, PODS, NODES, *CONTROLLED, NAMESPACES), (RESERVATIONS, PODS)),
     "namespace": Declared({NAMESPACES.text: True, EVERYTHING: False}, (NAMESPACES.text, EVERYTHING)),
     "owner-cleanup": Declared({EVERYTHING: True}, (EVERYTHING,)),
     "pod-garbage": declare((PODS,), (NODES,), (PODS,)),
@@ -248,21 +184,21 @@ REGISTRY: Final = Rooms(
         RegistryEntry(
             component="deployment",
             kind=DEPLOYMENTS,
-            why=_deployment,
-            plan=_plan_of_deployment,
+            why=_why("deployment"),
+            plan=_plan("deployment"),
             debug=_debug_of_deployment,
         ),
-        RegistryEntry(component="replicaset", kind=REPLICASETS, why=_replica_set, plan=_plan_of_replica_set),
-        RegistryEntry(component="job", kind=JOBS, why=_job, plan=_plan_of_job),
-        RegistryEntry(component="node-health", kind=NODES, why=_node_health, works_on=(NODES, PODS)),
-        RegistryEntry(component="namespace", kind=NAMESPACES, why=_namespace, works_on=(NAMESPACES,)),
-        RegistryEntry(component="endpointslice", kind=SERVICES, why=_service),
-        RegistryEntry(component="disruption", kind=DISRUPTION_BUDGETS, why=_budget),
+        RegistryEntry(component="replicaset", kind=REPLICASETS, why=_why("replicaset"), plan=_plan("replicaset")),
+        RegistryEntry(component="job", kind=JOBS, why=_why("job"), plan=_plan("job")),
+        RegistryEntry(component="node-health", kind=NODES, why=_why("node_health"), works_on=(NODES, PODS)),
+        RegistryEntry(component="namespace", kind=NAMESPACES, why=_why("namespace"), works_on=(NAMESPACES,)),
+        RegistryEntry(component="endpointslice", kind=SERVICES, why=_why("endpoints")),
+        RegistryEntry(component="disruption", kind=DISRUPTION_BUDGETS, why=_why("budget")),
         RegistryEntry(component="scheduler", kind=ZONE_QUOTAS, why=_zone_quota),
-        RegistryEntry(component="owner-cleanup", why=_garbage),
-        RegistryEntry(component="repair", why=_repair, works_on=(NODES, PODS)),
-        RegistryEntry(component="pod-garbage", why=_pod_garbage, works_on=(PODS,)),
-        RegistryEntry(component="root-ca", why=_nothing, works_on=(NAMESPACES,)),
+        RegistryEntry(component="owner-cleanup", why=_why("garbage")),
+        RegistryEntry(component="repair", why=_why("repair"), works_on=(NODES, PODS)),
+        RegistryEntry(component="pod-garbage", why=_why("pod_gc"), works_on=(PODS,)),
+        RegistryEntry(component="root-ca", why=WhyRoom, works_on=(NAMESPACES,)),
     ),
     nodes=_nodes,
     containers=_containers,

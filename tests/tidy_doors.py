@@ -32,27 +32,25 @@ DOORS: Final = {
     # PodDisruptionBudgets: keep their status, from which evictions are allowed or refused.
     "controllers/budget": "controller why",
     # Deployments: move pods from one template to the next, a few at a time, and keep their number.
-    "controllers/deployment": "controller debug plan revisions why",
+    "controllers/deployment": "controller debug revisions",
     # Endpoints and EndpointSlices of Services, and the Serving condition of pods.
-    "controllers/endpoints": "endpoints serving slices why",
+    "controllers/endpoints": "endpoints serving slices",
     # What has lost its owners goes; what is told to wait for its dependents, or to let them go, does so.
-    "controllers/garbage": "loop why",
+    "controllers/garbage": "loop",
     # Jobs: run pods until enough of them have succeeded, and count each exactly once.
-    "controllers/job": "controller plan why",
+    "controllers/job": "controller",
     # Namespace deletion: delete everything in a terminating namespace, then release its finalizer.
-    "controllers/namespace": "loop why",
+    "controllers/namespace": "loop",
     # Node health: observe heartbeats, judge the evidence, taint nodes, and evict or replace their pods.
     "controllers/node_health": "loop why",
-    # Pod garbage collection: delete finished pods beyond a threshold, and deleted pods that never had a node.
-    "controllers/pod_gc": "why",
     # What all workload controllers do with their pods: adopt them, name them, choose which to delete first.
     "controllers/pods": "slots",
     # The progress record of each workload: how far it has come, and what limits it (SPEC F5).
     "controllers/progress": "controller",
     # Repair: find state that has lost its owner, and correct it where that is safe.
-    "controllers/repair": "debug loop why",
+    "controllers/repair": "debug loop",
     # ReplicaSets: keep the number of pods equal to spec.replicas.
-    "controllers/replicaset": "controller plan replacement why",
+    "controllers/replicaset": "controller replacement",
     # Why: the cluster's decisions put into words.
     "explain": (
         "blame blame_text coupling coupling_text declared diff fields moment placements rebuild registry "

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 from mainstay.api.holds import SCHEDULER, HoldScope, ParsedHold, in_force
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, JOBS, NODES, PODS, REPLICASETS
+from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NODES, PODS
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.workloads import find_owner_kind
 from mainstay.explain.moment import Moment
 
 if TYPE_CHECKING:
     from mainstay.explain.registry import Rooms
 
-_OWNERS: Final = {("apps", "ReplicaSet"): REPLICASETS, ("apps", "Deployment"): DEPLOYMENTS, ("batch", "Job"): JOBS}
 _OWNERS_MAX: Final = 5
 
 
@@ -101,7 +101,7 @@ async def _with_owners(moment: Moment, kind: KindName, name: str, namespace: str
         reference = next((each for each in references if each.get("controller")), None)
         if reference is None:
             break
-        owner = _OWNERS.get((reference.get("apiVersion", "").rpartition("/")[0], reference.get("kind", "")))
+        owner = find_owner_kind(reference)
         if owner is None:
             break
         obj = await moment.get(owner, reference["name"], namespace)

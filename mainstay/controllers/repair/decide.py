@@ -24,9 +24,10 @@ from mainstay.api.annotations import is_at_most_one
 from mainstay.api.holds import ParsedHold, freezing
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICASETS, RESERVATIONS
+from mainstay.api.kind_names import NAMESPACES, PODS, RESERVATIONS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.reservations import is_active
+from mainstay.api.workloads import CONTROLLED
 from mainstay.controllers.node_health.heartbeats import Heard, fence
 from mainstay.controllers.node_health.plan import HOLDER, RemoveDeadPod, ReplacePods
 from mainstay.loop.conditions import Condition, Truth
@@ -40,12 +41,7 @@ STEPS_MAX: Final = 20
 COMPLETE: Final = "RepairComplete"
 WORKLOADS_MAX: Final = 500
 """Of which the generation is said."""
-OWNERS: Final[Mapping[str, KindName]] = {
-    "Deployment": DEPLOYMENTS,
-    "ReplicaSet": REPLICASETS,
-    "Job": JOBS,
-    "Pod": PODS,
-}
+OWNERS: Final[Mapping[str, KindName]] = {kind.kind: kind for kind in (*CONTROLLED, PODS)}
 """The kinds of workloads that can be looked up. Reservations of others end with their time."""
 
 

@@ -8,19 +8,17 @@ from typing import Final, assert_never
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
-    DEPLOYMENTS,
     EVENTS,
     HOLDS,
-    JOBS,
     LEASES,
     NAMESPACES,
     NODES,
     PODS,
-    REPLICASETS,
     RESERVATIONS,
 )
 from mainstay.api.node_health import LEASE_NAMESPACE
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.workloads import CONTROLLED
 from mainstay.client.cache import Cache
 from mainstay.client.indexes import NODE, Index
 from mainstay.controllers.node_health.heartbeats import Heard
@@ -46,7 +44,7 @@ from mainstay.loop.view import View
 NAME: Final = "repair"
 LEAVING: Final = Index("leaving", ("metadata", "deletionTimestamp"), lambda at: ("true",) if at else ())
 """Objects that are to go."""
-WATCHED: Final = (PODS, NAMESPACES, NODES, DEPLOYMENTS, REPLICASETS, JOBS)
+WATCHED: Final = (PODS, NAMESPACES, NODES, *CONTROLLED)
 """Those whose finalizers are looked at: what the other controllers have in their caches anyway."""
 LOOKED_AT: Final[Mapping[KindName, tuple[Index, ...]]] = {
     kind: (LEAVING, NODE) if kind == PODS else (LEAVING,) for kind in (*WATCHED, RESERVATIONS, HOLDS)

@@ -1,12 +1,13 @@
 """Lines of a story from what is recorded: a version of an object, a decision, an Event. Plain functions."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.api.annotations import DECISION
 from mainstay.api.kind_names import PODS
+from mainstay.api.workloads import WORKLOADS
 from mainstay.explain.fields import shown
 from mainstay.explain.placements import is_placement
 from mainstay.explain.story.lines import Stale, StoryLine, StoryLink, StoryObject
@@ -270,9 +271,4 @@ def line_of_event(version: Version) -> StoryLine | None:
     )
 
 
-_PLURALS: Final[Mapping[str, str]] = {
-    "Deployment": "deployments.apps",
-    "ReplicaSet": "replicasets.apps",
-    "Job": "jobs.batch",
-    "CronJob": "cronjobs.batch",
-}
+_PLURALS: Final = {each.kind.kind: each.kind.text for each in WORKLOADS}

@@ -4,24 +4,17 @@ Owned objects are found in the state at the beginning and at the end, and among 
 have written in between: so also those that came and went.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.workloads import OWNED, find_owner_kind
 from mainstay.explain.writers import JournalLookup, Version, parse_cause
 from mainstay.journal.record import DecisionRecord
 
-OWNED: Final[Mapping[str, tuple[KindName, ...]]] = {
-    DEPLOYMENTS.text: (REPLICASETS,),
-    REPLICASETS.text: (PODS,),
-    JOBS.text: (PODS,),
-    "cronjobs.batch": (JOBS,),
-}
-OWNERS: Final[Mapping[str, KindName]] = {"Deployment": DEPLOYMENTS, "ReplicaSet": REPLICASETS, "Job": JOBS}
 ANCESTORS_MAX: Final = 8
 DECISIONS_OF_ONE: Final = 2_000
 
@@ -64,7 +57,7 @@ class Family:
     async def owned(self, owner: FollowedObject) -> list[FollowedObject]:
         """What an object owns or has owned, sorted by name. Recreated objects of one name are each there."""
         found: dict[FollowedObject, None] = {}
-        for kind in OWNED.get(owner.kind, ()):
+        for kind in [OWNED[owner.kind]] if owner.kind in OWNED else []:
             for revision in dict.fromkeys((self._begins, self._known.until)):
                 states, gaps = await self._known.past.objects({kind.text: revision})
                 self._known.gaps |= dict.fromkeys(gaps)
@@ -93,7 +86,7 @@ class Family:
         while len(found) < ANCESTORS_MAX:
             references = obj["metadata"].get("ownerReferences") or ()
             reference = next((each for each in references if each.get("controller")), None)
-            kind = OWNERS.get(reference.get("kind", "")) if reference is not None else None
+            kind = find_owner_kind(reference) if reference is not None else None
             if reference is None or kind is None:
                 break
             owner = FollowedObject(kind.text, namespace, reference["name"], reference.get("uid", ""))

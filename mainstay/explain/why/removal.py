@@ -10,9 +10,10 @@ from typing import Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import JOBS, PODS, REPLICASETS
+from mainstay.api.kind_names import PODS
 from mainstay.api.kinds import BUILTIN
 from mainstay.api.pod_state import condition_of, is_leaving, node_of, time_of
+from mainstay.api.workloads import OWNED
 from mainstay.explain.why.answer import AnswerObject, ChainLink, Involved, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause, Tier
@@ -158,7 +159,7 @@ def _patience(obj: Object) -> int:
 
 async def _owned_by(case: Case, uid: str, namespace: str) -> list[tuple[KindName, Object]]:
     """All that names this owner: of the kinds that workloads own, and if there is none of these, of all kinds."""
-    usual = [REPLICASETS, JOBS, PODS]
+    usual = list(dict.fromkeys(OWNED.values()))
     others = [
         kind.reference for kind in BUILTIN if kind.reference not in usual and kind.reference.plural not in _SKIPPED
     ]
