@@ -1,7 +1,12 @@
-"""Causes of refusals that clients act on: `details.causes[].reason` of a Status. Part of the wire: only add."""
+"""Causes of refusals that programs act on: `details.causes[].reason` of a Status. Part of the wire: only add.
 
+Whatever refuses a write names its cause here; only authorization does not, as in Kubernetes. `find_cause` is the one
+word for a refusal: clients record it, conditions say it (`cause`), and `why` reads it.
+"""
+
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 FENCED: Final = "Fenced"
 """The term of the leader that wrote is over."""
@@ -12,9 +17,17 @@ VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
 FIELD_MANAGER_CONFLICT: Final = "FieldManagerConflict"
 """Another manager owns the field. Kubernetes' word."""
 NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
+NAMESPACE_NOT_FOUND: Final = "NamespaceNotFound"
+"""Not on the wire: what `find_cause` makes of a 404 about the namespace of what was to be made."""
+PRIORITY_CLASS_NOT_FOUND: Final = "PriorityClassNotFound"
 DISRUPTION_BUDGET: Final = "DisruptionBudget"
 QUOTA_EXCEEDED: Final = "QuotaExceeded"
 """A ResourceQuota of the namespace has not enough left (403)."""
+QUOTA_AMOUNT_MISSING: Final = "QuotaAmountMissing"
+"""A ResourceQuota counts what a container does not say how much it takes of (403)."""
+QUOTA_REQUESTED: Final = "QuotaRequested"
+"""Goes with `QuotaExceeded`: how much of one resource was requested. See quota_refusal.py."""
+QUOTA_CAUSES: Final = frozenset({QUOTA_EXCEEDED, QUOTA_AMOUNT_MISSING})
 
 
 class BindingCause(StrEnum):
@@ -36,3 +49,19 @@ class BindingCause(StrEnum):
     """Only in a scheduler: the server does not find the pod (404)."""
     OTHER = "Other"
     """Only in a scheduler: the server names a cause that is not among these."""
+
+
+def find_cause(status: int, reason: str, details: Mapping[str, Any] | None) -> str:
+    """The code of a refusal: its first cause, or where it has none the reason of its Status.
+
+    What is invalid has a cause for each field, none of which says more about the whole than `Invalid`.
+    """
+    said = details or {}
+    causes = said.get("causes")
+    if status != 422 and isinstance(causes, list) and causes and isinstance(causes[0], dict):
+        code = str(causes[0].get("reason") or "")
+        if code:
+            return code
+    if status == 404 and said.get("kind") == "namespaces":
+        return NAMESPACE_NOT_FOUND
+    return reason or str(status)

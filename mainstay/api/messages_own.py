@@ -1,6 +1,8 @@
 """Fields of ours in the messages of Kubernetes, written as those are (schema.py). On the wire they are in no message.
 
-`status.progress` is how far a workload has come (progress.py). Clients that do not know it leave it alone.
+`status.progress` is how far a workload has come (progress.py). `cause` of a condition is a code for what Kubernetes'
+reason leaves open: that is always `FailedCreate`, and only the message tells whether it is for a quota.
+Clients that do not know them leave them alone.
 """
 
 from typing import Final
@@ -20,9 +22,12 @@ ProgressReason reason:1 count:2:int32 message:3
 }
 ADDED: Final = {
     "k8s.io.api.apps.v1": {
+        "DeploymentCondition": "cause:0",
         "DeploymentStatus": "progress!:0:mainstay.v1.Progress",
+        "ReplicaSetCondition": "cause:0",
         "ReplicaSetStatus": "progress!:0:mainstay.v1.Progress",
     },
     "k8s.io.api.batch.v1": {"JobStatus": "progress!:0:mainstay.v1.Progress"},
+    "k8s.io.api.core.v1": {"PodCondition": "cause:0"},
 }
-"""By package and message: a field that it has besides its own."""
+"""By package and message: the fields that it has besides its own."""

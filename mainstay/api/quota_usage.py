@@ -133,12 +133,12 @@ def is_about(terms: Iterable[QuotaTerm], resource: Resource, obj: Object) -> boo
     return all(_holds(term, resource, obj) for term in terms)
 
 
-def unsaid(names: Iterable[str], pod: Object) -> str:
-    """What a pod's containers have to say for a quota over these names, in Kubernetes' words; empty if they do."""
+def find_missing(names: Iterable[str], pod: Object) -> dict[str, list[str]]:
+    """What a pod's containers have to say for a quota over these names, and do not: by resource, the containers."""
     spec = _spec(pod)
     said_of_pod = spec.get("resources") or _NOTHING
     if any(said_of_pod.get(field) for field in ("requests", "limits")):
-        return ""
+        return {}
     wanted = [name for name in sorted(names) if name in _MUST_BE_SAID]
     missing: dict[str, list[str]] = {}
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
@@ -147,8 +147,7 @@ def unsaid(names: Iterable[str], pod: Object) -> str:
         for name in wanted:
             if name not in said:
                 missing.setdefault(name, []).append(container.get("name", ""))
-    listed = [f"{name} for: {','.join(sorted(missing[name]))}" for name in wanted if name in missing]
-    return f"must specify {'; '.join(listed)}" if listed else ""
+    return {name: sorted(missing[name]) for name in wanted if name in missing}
 
 
 # Pods.

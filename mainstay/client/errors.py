@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.api.causes import FENCED, STORE_RESTORED
+from mainstay.api.causes import FENCED, STORE_RESTORED, find_cause
 
 # How long to stay away from a server that asks for it and does not say how long.
 RETRY_AFTER_UNSAID: Final = timedelta(seconds=1)
@@ -60,6 +60,12 @@ class ApiError(Exception):
         self.reason = reason
         self.details: Mapping[str, Any] = details or {}
         self.may_have_happened = may_have_happened
+
+    @property
+    def cause(self) -> str:
+        """The one code for it, which records and conditions repeat: see `api.causes.find_cause`. Empty: no answer
+        came."""
+        return find_cause(self.status, self.reason, self.details) if self.status else ""
 
     @property
     def causes(self) -> tuple[ErrorCause, ...]:

@@ -175,6 +175,12 @@ class WriteResult(_Part, frozen=True):
     error: str = ""
     """The name of the failure: `Conflict`, `Fenced`, `Unavailable` …"""
     may_have_happened: bool = False
+    cause: str = ""
+    """Of a refusal: its code, `QuotaExceeded` (api/causes.py); of one that has none, the reason of the API."""
+    quota: str = ""
+    """Of a refusal by a ResourceQuota: its name."""
+    requested: str = ""
+    """And what was requested of it: `requests.cpu=1,pods=1`."""
 
 
 class DecisionRecord(msgspec.Struct, array_like=True, frozen=True, tag="d", gc=False):

@@ -32,6 +32,8 @@ class Condition:
     """One word, for programs."""
     message: str = ""
     """A sentence, for people."""
+    cause: str = ""
+    """Another word for programs, where Kubernetes' reason leaves open which of several it is: `QuotaExceeded`."""
 
 
 def with_conditions(
@@ -62,12 +64,14 @@ def with_conditions(
 def _written(condition: Condition, generation: int | None, now: datetime, old: Object) -> Object:
     is_as_before = old.get("status") == condition.status and old.get("lastTransitionTime")
     observed = {} if generation is None else {"observedGeneration": generation}
+    kept = {name: value for name, value in old.items() if name != "cause"}
     return {
-        **old,
+        **kept,
         "type": condition.type,
         "status": str(condition.status),
         **observed,
         "reason": condition.reason,
         "message": condition.message,
         "lastTransitionTime": old["lastTransitionTime"] if is_as_before else times.format_time(now),
+        **({"cause": condition.cause} if condition.cause else {}),
     }

@@ -26,7 +26,7 @@ from mainstay.loop.holds import HeldBack
 from mainstay.loop.kernel import Kernel, LoopContext
 from mainstay.loop.queue.items import Item, K, KeyRetry, Outcome
 from mainstay.loop.queue.work_queue import WorkQueue
-from mainstay.loop.record import describe_write, make_record, make_subject, pack_memory
+from mainstay.loop.record import describe_failure, describe_write, make_record, make_subject, pack_memory
 
 _logger = logging.getLogger(__name__)
 
@@ -105,27 +105,28 @@ class FreshReadLoop(Generic[K]):
         decision = self.kernel.next_decision()
         subject, metadata = about[0], about[1]["metadata"]
         at = ObjectKey(metadata.get("namespace", ""), metadata["name"])
-        result: dict[str, Any] = {}
+        result = WriteResult(kind.text, *key)
         try:
             answer = await call(self.kernel.write(decision, cause=f"{subject}/{at}@{metadata['resourceVersion']}"))
             self.kernel.counters.actions += 1
             if answer.get("kind") != "Status":
-                result["revision"] = int((answer.get("metadata") or {}).get("resourceVersion") or 0)
-        except NotFound:
-            result["error"] = NotFound.__name__
+                revision = int((answer.get("metadata") or {}).get("resourceVersion") or 0)
+                result = WriteResult(kind.text, *key, revision)
+        except NotFound as error:
+            result = describe_failure(kind, key, error)
         except ApiError as error:
             self.kernel.counters.failures += 1
-            result.update(error=type(error).__name__, may_have_happened=error.may_have_happened)
+            result = describe_failure(kind, key, error)
             raise
         finally:
             if self.kernel.recorder is not None:
                 now = micros(self.kernel.clock.wall())
-                failed = result.get("error", "") not in ("", NotFound.__name__)
+                failed = result.error not in ("", NotFound.__name__)
                 made = make_record(
                     self.kernel.origin,
                     decision,
                     make_subject(subject, at, about[1]),
-                    Ended(Ending.RETRY, result["error"]) if failed else Ended(Ending.DONE),
+                    Ended(Ending.RETRY, result.error) if failed else Ended(Ending.DONE),
                     now,
                     now,
                     view=read.view,
@@ -134,6 +135,6 @@ class FreshReadLoop(Generic[K]):
                     looked_at_count=1,
                     reasons=(why,),
                     actions=(describe_write(verb, kind, key, subresource, read.body),),
-                    writes=(WriteResult(kind.text, *key, **result),),
+                    writes=(result,),
                 )
                 self.kernel.recorder(made)

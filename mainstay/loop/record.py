@@ -15,6 +15,7 @@ from mainstay.api.holds import HoldReason
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.quota_refusal import find_quota
 from mainstay.client.errors import ApiError
 from mainstay.client.informer import Informer
 from mainstay.journal import record
@@ -139,6 +140,20 @@ def describe_write(
     return record.action(verb, kind.text, *key, subresource=subresource, body=encoded)
 
 
+def describe_failure(kind: KindName, key: ObjectKey, error: ApiError) -> WriteResult:
+    """A write that failed, as records have it."""
+    quota, requested = find_quota((each.reason, each.field, each.message) for each in error.causes)
+    return WriteResult(
+        kind.text,
+        *key,
+        error=type(error).__name__,
+        may_have_happened=error.may_have_happened,
+        cause=error.cause,
+        quota=quota,
+        requested=requested,
+    )
+
+
 @dataclass(slots=True)
 class Acted:
     """What came of a decision's actions."""
@@ -159,8 +174,7 @@ class Acted:
     def failed(self, action: Action, error: ApiError) -> None:
         if self.error is None:
             self.error, self.failed_action = error, action
-        name, happened = type(error).__name__, error.may_have_happened
-        self.results.append(WriteResult(action.kind.text, *find_key(action), error=name, may_have_happened=happened))
+        self.results.append(describe_failure(action.kind, find_key(action), error))
 
 
 @dataclass(frozen=True, slots=True)

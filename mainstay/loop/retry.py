@@ -9,7 +9,7 @@
 What an attempt may not be blamed for does not count towards the bound: else an outage would leave every key terminal.
 """
 
-from mainstay.api.causes import QUOTA_EXCEEDED
+from mainstay.api.causes import QUOTA_CAUSES
 from mainstay.client.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, Throttled, Unavailable
 from mainstay.loop.queue.items import KeyRetry, KeyTerminal
 
@@ -23,7 +23,7 @@ def follow_up(error: ApiError) -> KeyRetry | KeyTerminal:
             return KeyRetry(counts=False)
         case Invalid() | BadRequest():
             return KeyTerminal()
-        case Forbidden() if any(cause.reason == QUOTA_EXCEEDED for cause in error.causes):
+        case Forbidden() if error.cause in QUOTA_CAUSES:
             # Other objects use it up, and may give it back; or it is raised. No change of this object would tell.
             return KeyRetry(counts=False)
         case Conflict() if error.reason == "Conflict" and not error.causes:

@@ -265,7 +265,7 @@ def test_the_words_of_a_refusal_are_the_server_s(hard: dict[str, str], used: dic
     }
     tally = quota_tally.QuotaTally({"team": quota_tally.QuotaLimit("u", hard, used)})
     servers = quota_tally.find_exceeded(tally, ("", "pods"), pod, None)
-    assert QuotaBook([limit_of(quota)]).refusal(PODS, pod, None) == (servers.message if servers is not None else "")
+    assert QuotaBook([limit_of(quota)]).refusal(PODS, pod, None) == servers
 
 
 def test_a_new_quota_counts_what_is_there() -> None:

@@ -47,3 +47,11 @@ def test_what_others_say_stays_and_what_is_over_goes():
     result = with_conditions(status, [READY], 1, NOON, without=["Stalled"])
     assert [each["type"] for each in result["conditions"]] == ["Theirs", "Ready"]
     assert with_conditions({}, [], 1, NOON, without=["Stalled"]) == {}
+
+
+def test_the_cause_of_a_condition_goes_with_it():
+    refused = Condition("ReplicaFailure", Truth.TRUE, "FailedCreate", "no room", "QuotaExceeded")
+    status = with_conditions({}, [refused], None, NOON)
+    assert status["conditions"][0]["cause"] == "QuotaExceeded"
+    again = with_conditions(status, [Condition("ReplicaFailure", Truth.TRUE, "FailedCreate", "odd")], None, LATER)
+    assert "cause" not in again["conditions"][0]

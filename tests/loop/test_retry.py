@@ -19,6 +19,7 @@ from mainstay.loop.queue.items import KeyRetry, KeyTerminal
 from mainstay.loop.retry import follow_up
 
 QUOTA = {"causes": [{"reason": "QuotaExceeded", "message": "exceeded quota: small"}]}
+AMOUNT = {"causes": [{"reason": "QuotaAmountMissing", "message": "failed quota: small: must specify cpu for: web"}]}
 FIELDS = {"causes": [{"reason": "FieldManagerConflict", "field": ".spec.replicas"}]}
 
 
@@ -27,6 +28,7 @@ FIELDS = {"causes": [{"reason": "FieldManagerConflict", "field": ".spec.replicas
     [
         Unavailable("no answer", may_have_happened=True),
         Forbidden("exceeded quota", status=403, reason="Forbidden", details=QUOTA),
+        Forbidden("failed quota", status=403, reason="Forbidden", details=AMOUNT),
         Conflict("changed", status=409, reason="Conflict"),
     ],
     ids=lambda error: type(error).__name__,

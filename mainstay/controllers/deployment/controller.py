@@ -155,7 +155,11 @@ class Deployments(Controller):
         if not any(each["type"] == rollout_status.PROGRESSING for each in decision.status.get("conditions") or ()):
             return decision  # It has no deadline, and so nothing is said about progress.
         failed = Condition(
-            rollout_status.PROGRESSING, Truth.FALSE, rollout_status.CREATE_FAILED, text[:_MESSAGE_LENGTH_MAX]
+            rollout_status.PROGRESSING,
+            Truth.FALSE,
+            rollout_status.CREATE_FAILED,
+            text[:_MESSAGE_LENGTH_MAX],
+            error.cause,
         )
         return replace(decision, conditions=(failed,))
 

@@ -59,7 +59,7 @@ class Conditions:
     def get(self, name: str) -> dict[str, Any] | None:
         return next((each for each in self._found if each.get("type") == name), None)
 
-    def put(self, name: str, status: str, reason: str, message: str, *, is_news: bool = False) -> None:
+    def put(self, name: str, status: str, reason: str, message: str, *, cause: str = "", is_news: bool = False) -> None:
         """`is_news`: write when it was last said even if the same was said before."""
         old = self.get(name)
         if old is not None and (old.get("status"), old.get("reason")) == (status, reason) and not is_news:
@@ -74,6 +74,7 @@ class Conditions:
                 "lastTransitionTime": since,
                 "reason": reason,
                 "message": message,
+                **({"cause": cause} if cause else {}),
             }
         )
 
@@ -251,9 +252,9 @@ def _say_failures(conditions: Conditions, new: Object | None, old: Sequence[Obje
             if failure is not None:
                 text = str(failure.get("message", ""))
                 before = conditions.get(REPLICA_FAILURE)
-                is_news = before is not None and before.get("message") != text
-                reason = str(failure.get("reason", ""))
-                conditions.put(REPLICA_FAILURE, str(failure.get("status")), reason, text, is_news=is_news)
+                reason, cause = str(failure.get("reason", "")), str(failure.get("cause") or "")
+                is_news = before is not None and (before.get("message"), before.get("cause") or "") != (text, cause)
+                conditions.put(REPLICA_FAILURE, str(failure.get("status")), reason, text, cause=cause, is_news=is_news)
                 return
     conditions.remove(REPLICA_FAILURE)
 

@@ -155,7 +155,7 @@ async def _no_set(case: Case, deployment: Object, since: datetime | None) -> Fin
     words = subject_of(DEPLOYMENTS, deployment).words
     if said.get("reason") == rollout_status.CREATE_FAILED:
         message = str(said.get("message") or "")
-        cause, verdict = refusal_cause(message)
+        cause, verdict = refusal_cause(str(said.get("cause") or ""))
         text = f"{words} has no ReplicaSet for its template: {message}"
         return Finding(
             cause=cause,

@@ -30,7 +30,7 @@ from mainstay.explain.why.found import (
     written,
 )
 from mainstay.explain.why.pods import of_pod
-from mainstay.explain.why.refusals import refusal_cause
+from mainstay.explain.why.refusals import last_refused, refusal_cause
 from mainstay.explain.why.removal import Removal, leaving, owner_name
 from mainstay.explain.why.resource_quotas import freed
 from mainstay.explain.why.workload import share, verbs_for, worst_of
@@ -184,11 +184,11 @@ async def _not_made(
     subject = subject_of(JOBS, job)
     records = await case.records(JOBS.text, subject.namespace, subject.name, subject.uid)
     own = [each for each in records if each.component == "job"]
-    if own and own[-1].writes and own[-1].writes[-1].error:
+    if (refused := last_refused(own)) is not None:
         message = own[-1].outcome.message
-        if (later := await freed(case, subject.namespace, message, what, "job")) is not None:
+        if (later := await freed(case, subject.namespace, refused, what, "job")) is not None:
             return later
-        cause, verdict = refusal_cause(message)
+        cause, verdict = refusal_cause(refused.cause)
         text = f"{what}, and the server refuses to make more: {message}"
         link = broken("admission", shortened(message, 200), said_by(job))
         return Finding(cause=cause, sentence=sentence(shortened(text, 400)), verdict=verdict, chain=(link,))

@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.api import pod_state, times
+from mainstay.api.causes import QUOTA_EXCEEDED
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, PODS, REPLICASETS
@@ -195,9 +196,9 @@ def _not_admitted(workload: Object, count: int, component: str) -> list[Holdup]:
         return [Holdup(PodStage.ADMITTED, component, "Creating")] * count
     # A quota is others' to give back. What is refused for another reason is refused again.
     message = str(said.get("message") or "")
-    is_quota = "exceeded quota" in message
+    is_quota = said.get("cause") == QUOTA_EXCEEDED
     verdict = ProgressVerdict.WAITING if is_quota else ProgressVerdict.STUCK
-    reason = "QuotaExceeded" if is_quota else str(said.get("reason") or "FailedCreate")
+    reason = QUOTA_EXCEEDED if is_quota else str(said.get("reason") or "FailedCreate")
     return [Holdup(PodStage.ADMITTED, "server", reason, message[:MESSAGE_LENGTH_MAX], verdict)] * count
 
 

@@ -113,7 +113,7 @@ class ReplicaSets(Controller):
         if isinstance(error, Unavailable | Throttled | Conflict) or not isinstance(action, Create | Delete):
             return decision  # That is no refusal of a pod. It will be looked at again.
         reason = "FailedCreate" if isinstance(action, Create) else "FailedDelete"
-        failure = Condition(REPLICA_FAILURE, Truth.TRUE, reason, str(error)[:_MESSAGE_LENGTH_MAX])
+        failure = Condition(REPLICA_FAILURE, Truth.TRUE, reason, str(error)[:_MESSAGE_LENGTH_MAX], error.cause)
         status, events = _without_conditions(decision.status), (*decision.events, refused(action, error))
         return replace(decision, status=status, conditions=(failure,), events=events)
 

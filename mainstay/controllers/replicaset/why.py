@@ -36,7 +36,7 @@ from mainstay.explain.why.found import (
     written,
 )
 from mainstay.explain.why.pods import of_pod
-from mainstay.explain.why.refusals import refusal_cause
+from mainstay.explain.why.refusals import last_refused, refusal_cause
 from mainstay.explain.why.removal import Removal, leaving, owner_name
 from mainstay.explain.why.resource_quotas import freed
 from mainstay.explain.why.workload import (
@@ -136,8 +136,8 @@ async def _not_made(
     evidence = [evidence_of(own[-1])] if own else []
     if said is not None and said.get("status") == "True" and said.get("reason") != "BackingOff":
         message = str(said.get("message") or "")
-        cause, verdict = refusal_cause(message)
-        if (later := await freed(case, subject.namespace, message, what, "replicaset")) is not None:
+        cause, verdict = refusal_cause(str(said.get("cause") or ""))
+        if (later := await freed(case, subject.namespace, last_refused(own), what, "replicaset")) is not None:
             return later
         text = f"{what}, and the server refuses to make more: {message}"
         return Finding(

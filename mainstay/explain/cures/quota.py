@@ -5,14 +5,18 @@ a change is enough is plain arithmetic, and done here by the rules that the serv
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from mainstay.api import kind_names
 from mainstay.api.kind import Object
 from mainstay.api.quantity import ZERO, Quantity
-from mainstay.api.quota_usage import PODS, is_about, unsaid, usage_of
+from mainstay.api.quota_refusal import show_missing
+from mainstay.api.quota_usage import PODS, find_missing, is_about, usage_of
 from mainstay.explain.cures.owner import patched, set_requests, workload_of
 from mainstay.explain.cures.values import CureKind, TriedCure
 from mainstay.explain.plan.quotas import QuotaBook, limit_of
+
+_EXAMPLES: Final = {"cpu": "100m", "memory": "128Mi"}
 
 
 def quota_cures(quotas: Iterable[Object], pod: Object, count: int = 1) -> tuple[TriedCure, ...]:
@@ -48,15 +52,9 @@ def quota_cures(quotas: Iterable[Object], pod: Object, count: int = 1) -> tuple[
     return tuple(found)
 
 
-def _refused(quotas: Iterable[Object], pod: Object, count: int) -> str:
-    """Why the first of them that is not let in is not."""
-    book = QuotaBook(limit_of(quota) for quota in quotas)
-    for _ in range(count):
-        refusal = book.refusal(kind_names.PODS, pod, None)
-        if refusal:
-            return refusal
-        book.change(kind_names.PODS, pod, None)
-    return ""
+def _refused(quotas: Iterable[Object], pod: Object, count: int) -> bool:
+    """Whether one of them is not let in."""
+    return _fits(quotas, pod, count) < count
 
 
 def _fits(quotas: Iterable[Object], pod: Object, count: int) -> int:
@@ -88,13 +86,15 @@ def _say_it(quotas: Iterable[Object], pod: Object) -> TriedCure | None:
         limit = limit_of(quota)
         if not is_about(limit.terms, PODS, pod):
             continue
-        missing = unsaid(limit.hard, pod)
+        missing = find_missing(limit.hard, pod)
         if missing:
             workload = workload_of(pod)
-            text = f"{missing.replace('must specify', 'say')} (quota {limit.name} counts it)"
+            text = f"say {show_missing(missing)} (quota {limit.name} counts it)"
             container = (pod["spec"].get("containers") or [{}])[0].get("name", "")
-            example = {name: amount for name, amount in (("cpu", "100m"), ("memory", "128Mi")) if name in missing}
-            command = "" if "limits." in missing else set_requests(workload, container, example)
+            resources = {name.removeprefix("requests.") for name in missing}
+            example = {name: amount for name, amount in _EXAMPLES.items() if name in resources}
+            is_limit = any(name.startswith("limits.") for name in missing)
+            command = "" if is_limit else set_requests(workload, container, example)
             return TriedCure((CureKind.SAY_REQUEST,), text, (), "", command, cost=20)
     return None
 

@@ -25,6 +25,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from mainstay.api import pod_state, times
+from mainstay.api.causes import QUOTA_CAUSES
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
@@ -113,10 +114,6 @@ class _Failing:
     revision: int
     is_parked: bool
     """Nothing has changed between its last two failures: it need not be tried until something is released."""
-
-
-class _QuotaExceeded(Forbidden):
-    """A quota has no room for it."""
 
 
 class Expansion:
@@ -208,8 +205,8 @@ class Expansion:
         key = ObjectKey(metadata.get("namespace") or "", metadata["name"])
         before = self.get(kind, key) if kind in self._caches else before
         refusal = self.quotas.refusal(kind, obj, before)
-        if refusal:
-            return refusal
+        if refusal is not None:
+            return refusal.message
         if kind not in self._caches:
             self.quotas.change(kind, obj, before)
             return ""
@@ -294,9 +291,7 @@ class Expansion:
 
     def _refuse(self, number: int, controller: Controller, key: ObjectKey, action: Action, error: ApiError) -> None:
         if isinstance(action, Create):
-            made = RefusedPod(
-                action.kind, key, controller.kind, action.object, str(error), isinstance(error, _QuotaExceeded)
-            )
+            made = RefusedPod(action.kind, key, controller.kind, action.object, str(error), error.cause in QUOTA_CAUSES)
             self.refused[controller.kind, key] = made
         before = self._failing.get((number, key))
         attempts = 1 if before is None else before.attempts + 1
@@ -355,9 +350,9 @@ class Expansion:
         if kind == PODS:
             obj["spec"]["priority"] = self.priority_of(obj)
         refusal = self.quotas.refusal(kind, obj, None)
-        if refusal:
-            name = obj["metadata"]["name"]
-            raise _QuotaExceeded(f'{kind.plural} "{name}" is forbidden: {refusal}', status=403, reason="Forbidden")
+        if refusal is not None:
+            text = f'{kind.plural} "{obj["metadata"]["name"]}" is forbidden: {refusal.message}'
+            raise Forbidden(text, status=403, reason="Forbidden", details={"causes": refusal.causes})
         return obj
 
     def know_priority(self, name: str, value: int) -> None:

@@ -12,7 +12,17 @@ from typing import Final
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.quantity import ZERO, Quantity, parse
-from mainstay.api.quota_usage import PODS, QuotaTerm, Resource, is_about, resources_behind, terms_of, unsaid, usage_of
+from mainstay.api.quota_refusal import QuotaRefusal, build_amount_missing, build_exceeded
+from mainstay.api.quota_usage import (
+    PODS,
+    QuotaTerm,
+    Resource,
+    find_missing,
+    is_about,
+    resources_behind,
+    terms_of,
+    usage_of,
+)
 
 _NAMED_MAX: Final = 20
 
@@ -97,22 +107,21 @@ class QuotaBook:
     def all(self) -> list[ProjectedQuota]:
         return [limits[name] for _, limits in sorted(self._limits.items()) for name in sorted(limits)]
 
-    def refusal(self, kind: KindName, new: Object, old: Object | None) -> str:
-        """Why an object may not be made or changed, in the server's words; empty if it may."""
+    def refusal(self, kind: KindName, new: Object, old: Object | None) -> QuotaRefusal | None:
+        """Why an object may not be made or changed, as the server says it; None if it may."""
         resource = (kind.group, kind.plural)
         limits = self._limits.get(new["metadata"].get("namespace") or "", {})
         for name in sorted(limits):
             limit = limits[name]
             if old is None and resource == PODS and is_about(limit.terms, resource, new):
-                missing = unsaid(limit.hard, new)
+                missing = find_missing(limit.hard, new)
                 if missing:
-                    return f"failed quota: {name}: {missing}"
+                    return build_amount_missing(name, missing)
             more = {each: amount for each, amount in _difference(limit, resource, new, old).items() if amount > ZERO}
-            over = [each for each in sorted(more) if limit.used[each] + more[each] > limit.hard[each]]
+            over = {each: more[each] for each in more if limit.used[each] + more[each] > limit.hard[each]}
             if over:
-                requested, used, hard = _shown(more, over), _shown(limit.used, over), _shown(limit.hard, over)
-                return f"exceeded quota: {name}, requested: {requested}, used: {used}, limited: {hard}"
-        return ""
+                return build_exceeded(name, over, limit.used, limit.hard)
+        return None
 
     def change(self, kind: KindName, new: Object | None, old: Object | None) -> bool:
         """An object was made, changed or removed. True if more of something is left now."""
@@ -168,7 +177,3 @@ def _difference(
 
 def _part(limit: ProjectedQuota, resource: Resource, obj: Object | None) -> Mapping[str, Quantity]:
     return usage_of(resource, obj) if obj is not None and is_about(limit.terms, resource, obj) else {}
-
-
-def _shown(amounts: Mapping[str, Quantity], names: list[str]) -> str:
-    return ",".join(f"{name}={amounts[name]}" for name in names)

@@ -48,7 +48,6 @@ class Cause(StrEnum):
     CONTAINER_CANNOT_START = "ContainerCannotStart"
     NODE_DOES_NOT_EXIST = "NodeDoesNotExist"
     NAMESPACE_MISSING = "NamespaceMissing"
-    SERVICE_ACCOUNT_MISSING = "ServiceAccountMissing"
     NOTHING_SELECTED = "NothingSelected"
     NO_SUCH_OBJECT = "NoSuchObject"
 
@@ -191,11 +190,6 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
         ),
         (Cause.NODE_DOES_NOT_EXIST, "The pod names a node that there is not.", "Correct the name of the node."),
         (Cause.NAMESPACE_MISSING, "The namespace does not exist.", "Create it, or correct the name."),
-        (
-            Cause.SERVICE_ACCOUNT_MISSING,
-            "The service account that the pod runs as does not exist.",
-            "Create it, or correct the name.",
-        ),
         (
             Cause.NOTHING_SELECTED,
             "A Service or a budget selects no pod at all.",

@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.causes import QUOTA_EXCEEDED
+from mainstay.api.errors import StatusReason
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.explain.why.answer import Also, Involved, Verdict
@@ -46,8 +48,12 @@ async def with_refused_change(case: Case, kind: KindName, obj: Object, found: Fi
 
 def cause_of_refusal(record: DecisionRecord) -> tuple[Cause, Verdict]:
     """What a refused request comes to."""
-    cause, verdict = refusal_cause(record.outcome.message)
-    return (Cause.INVALID, verdict) if record.outcome.reason == "Invalid" else (cause, verdict)
+    if record.writes and record.writes[0].cause:
+        code = record.writes[0].cause
+    else:
+        # Version 0.1 had one code for all that quotas refuse, and none for some of what admission does.
+        code = "" if record.outcome.reason in (QUOTA_EXCEEDED, StatusReason.FORBIDDEN) else record.outcome.reason
+    return refusal_cause(code)
 
 
 async def _refused(case: Case, kind: KindName, obj: Object) -> DecisionRecord | None:

@@ -1,22 +1,31 @@
 """What a write that the server refused comes to."""
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from mainstay.api.causes import NAMESPACE_NOT_FOUND, NAMESPACE_TERMINATING, QUOTA_EXCEEDED
+from mainstay.api.errors import StatusReason
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause
+from mainstay.journal.record import DecisionRecord, WriteResult
+
+_CAUSES: Final[Mapping[str, tuple[Cause, Verdict]]] = {
+    QUOTA_EXCEEDED: (Cause.QUOTA_EXCEEDED, Verdict.WAITING),
+    NAMESPACE_TERMINATING: (Cause.NAMESPACE_TERMINATING, Verdict.BLOCKED),
+    NAMESPACE_NOT_FOUND: (Cause.NAMESPACE_MISSING, Verdict.BLOCKED),
+    StatusReason.INVALID: (Cause.INVALID, Verdict.BLOCKED),
+    # What admission forbids has a cause of its own: this is authorization.
+    StatusReason.FORBIDDEN: (Cause.FORBIDDEN, Verdict.BLOCKED),
+}
 
 
-def refusal_cause(message: str) -> tuple[Cause, Verdict]:
-    """What the words of a refused write come to."""
-    low = message.lower()
-    if "exceeded quota" in low:
-        return Cause.QUOTA_EXCEEDED, Verdict.WAITING
-    if "being terminated" in low or "is terminating" in low:
-        return Cause.NAMESPACE_TERMINATING, Verdict.BLOCKED
-    if "serviceaccount" in low and "not found" in low:
-        return Cause.SERVICE_ACCOUNT_MISSING, Verdict.BLOCKED
-    if "namespaces" in low and "not found" in low:
-        return Cause.NAMESPACE_MISSING, Verdict.BLOCKED
-    if "is invalid" in low or "unprocessable" in low:
-        return Cause.INVALID, Verdict.BLOCKED
-    if "cannot create resource" in low or "cannot patch resource" in low:
-        return Cause.FORBIDDEN, Verdict.BLOCKED
-    return Cause.ADMISSION_REFUSED, Verdict.BLOCKED
+def refusal_cause(code: str) -> tuple[Cause, Verdict]:
+    """What the code of a refused write (api/causes.py) comes to. Version 0.1 recorded none for what controllers wrote:
+    then all that is known is that the server did not take it."""
+    return _CAUSES.get(code, (Cause.ADMISSION_REFUSED, Verdict.BLOCKED))
+
+
+def last_refused(records: Sequence[DecisionRecord]) -> WriteResult | None:
+    """The write at which the last of a component's decisions failed, if it did."""
+    failed = [each for each in records[-1].writes if each.error] if records else []
+    return failed[0] if failed else None

@@ -3,7 +3,6 @@
 The server counts quotas, so there is no controller beside which this could live.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -31,40 +30,33 @@ from mainstay.explain.why.found import (
     subject_of,
     waiting,
 )
-from mainstay.journal.record import DecisionRecord, Ending, moment
-
-_REFUSED: Final = re.compile(r"exceeded quota: ([^,]+), requested: (.*?), used: ")
+from mainstay.journal.record import DecisionRecord, Ending, WriteResult, moment
 
 
-def refused_in(message: str) -> tuple[str, dict[str, str]] | None:
-    """The quota that a refusal names, and what was asked of it."""
-    match = _REFUSED.search(message)
-    if match is None:
-        return None
-    pairs = (each.partition("=") for each in match[2].split(","))
-    return match[1], {name.strip(): size for name, _, size in pairs}
-
-
-def has_room(quota: Object, wanted: Mapping[str, str]) -> bool:
-    """Whether a quota would let this in, by what it says of itself."""
+def has_room(quota: Object, refused: WriteResult) -> bool:
+    """Whether a quota would let in what it has refused, by what it says of itself."""
     hard, used = _hard_and_used(quota)
     return all(
         parse(str(used.get(name, "0"))) + parse(size) <= parse(str(hard[name]))
-        for name, size in wanted.items()
+        for name, size in _requested(refused).items()
         if name in hard
     )
 
 
-async def room_by_now(case: Case, namespace: str, message: str) -> str:
+def _requested(refused: WriteResult) -> dict[str, str]:
+    pairs = (each.partition("=") for each in refused.requested.split(",") if each)
+    return {name: size for name, _, size in pairs}
+
+
+async def room_by_now(case: Case, namespace: str, refused: WriteResult | None) -> str:
     """That the quota that refused something has room for it by now, in words. Empty: it has not, or it is unknown."""
-    refused = refused_in(message)
-    if refused is None:
+    if refused is None or not refused.requested:
         return ""
-    name, wanted = refused
+    name, wanted = refused.quota, _requested(refused)
     quota = await case.get(RESOURCE_QUOTAS, name, namespace)
     if quota is None:
         return f"there is no ResourceQuota {name} any more"
-    if not has_room(quota, wanted):
+    if not has_room(quota, refused):
         return ""
     hard, used = _hard_and_used(quota)
     sizes = (f"{each} {used.get(each, '0')} of {hard[each]}" for each in sorted(wanted) if each in hard)
@@ -75,9 +67,9 @@ def _hard_and_used(quota: Object) -> tuple[Mapping[str, Any], Mapping[str, Any]]
     return (quota.get("spec") or NOTHING).get("hard") or {}, (quota.get("status") or NOTHING).get("used") or {}
 
 
-async def freed(case: Case, namespace: str, message: str, what: str, controller: str) -> Finding | None:
+async def freed(case: Case, namespace: str, refused: WriteResult | None, what: str, controller: str) -> Finding | None:
     """If the quota that refused something has room for it by now: who has not tried again yet."""
-    room = await room_by_now(case, namespace, message)
+    room = await room_by_now(case, namespace, refused)
     if not room:
         return None
     text = f"{what}: a quota had no room for more, but {room}"
@@ -117,8 +109,7 @@ async def why_resource_quota(case: Case, quota: Object) -> Finding:
     full = [name for name in sorted(hard) if name in used and parse(str(used[name])) >= parse(str(hard[name]))]
     refused = await _refused(case, subject.namespace, subject.name)
     link = done("used", words, said_by(quota))
-    last_asked = refused_in(refused[-1].outcome.message) if refused else None
-    is_freed = last_asked is not None and has_room(quota, last_asked[1])
+    is_freed = bool(refused) and has_room(quota, refused[-1].writes[0])
     if not full and (not refused or is_freed or case.now - moment(refused[-1].at) > REFUSED_LATELY):
         text = f"{subject.words} has room: {words}"
         asked = count(sum(max(each.attempts, 1) for each in refused), "request")
@@ -192,5 +183,5 @@ async def _refused(case: Case, namespace: str, name: str) -> list[DecisionRecord
     return [
         each
         for each in found.records
-        if each.outcome.ending is Ending.REFUSED and (not name or f"exceeded quota: {name}," in each.outcome.message)
+        if each.outcome.ending is Ending.REFUSED and each.writes and each.writes[0].quota == name
     ]

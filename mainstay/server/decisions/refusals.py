@@ -15,10 +15,11 @@ from typing import Final
 
 import msgspec
 
-from mainstay.api.causes import FENCED
+from mainstay.api.causes import FENCED, QUOTA_CAUSES, QUOTA_REQUESTED, find_cause
 from mainstay.api.errors import StatusError
 from mainstay.api.headers import DECISION, TERM
 from mainstay.api.kinds import REVIEWS
+from mainstay.api.quota_refusal import find_quota
 from mainstay.env import Clock, tasks
 from mainstay.http.messages import Request
 from mainstay.journal.record import (
@@ -41,7 +42,6 @@ OPEN_MAX: Final = 1_000
 """Different refusals in that time."""
 
 _READS: Final = (Verb.GET, Verb.LIST, Verb.WATCH)
-_QUOTA_EXCEEDED: Final = "QuotaExceeded"
 _NO_WRITES: Final = frozenset({"token", "exec", "attach", "portforward", "proxy", "log", "ghosts", "recount"})
 _NAME_LENGTH_MAX: Final = 253
 _Key = tuple[str, str, str, Subject]
@@ -73,7 +73,7 @@ class Refusals:
         if not component or ("dryRun" in request.query and Options(request.query).all("dryRun")):
             return
         subject = subject or _subject(target, request, error)
-        reason = find_reason(error)
+        reason = find_cause(error.code, str(error.reason), error.details)
         key = (call.user.name, component, reason, subject)
         known = self._open.get(key)
         if known is not None:
@@ -143,7 +143,7 @@ class Refusals:
             attempts=1,
             reasons=_reasons(error, is_secret),
             actions=(RecordedAction(verb, subject.kind, subject.namespace, subject.name, subresource),),
-            writes=(WriteResult(subject.kind, subject.namespace, subject.name, error=str(error.reason)),),
+            writes=(_result(subject, error, reason),),
             trace=traceparent[3:35],
             audits=(call.audit,),
             why_not=(str(WhyNot.READ_OUTSIDE),),
@@ -167,7 +167,7 @@ def find_component(target: RequestTarget, error: StatusError) -> str:
             return "eviction"
         case 409 if what == "reservations":
             return "reservation"
-        case 403 | 409 if any(each.get("reason") == _QUOTA_EXCEEDED for each in causes):
+        case 403 | 409 if any(each.get("reason") in QUOTA_CAUSES for each in causes):
             return "quota"
         case 400 | 403 | 409 | 422:
             return "admission"
@@ -175,15 +175,6 @@ def find_component(target: RequestTarget, error: StatusError) -> str:
             return "store"
         case _:
             return ""
-
-
-def find_reason(error: StatusError) -> str:
-    """The typed cause, where there is one; otherwise the reason that the API knows."""
-    causes = _causes(error)
-    # What is invalid has causes too, one for each field: they are in the reasons.
-    if causes and error.code != 422:
-        return str(causes[0].get("reason") or error.reason)
-    return str(error.reason) or str(error.code)
 
 
 def _is_write(target: RequestTarget) -> bool:
@@ -226,6 +217,15 @@ def _causes(error: StatusError) -> list[dict[str, str]]:
     return [each for each in causes if isinstance(each, dict)] if isinstance(causes, list) else []
 
 
+def _result(subject: Subject, error: StatusError, cause: str) -> WriteResult:
+    causes = _causes(error)
+    quota, requested = find_quota(
+        (each.get("reason", ""), each.get("field", ""), each.get("message", "")) for each in causes
+    )
+    where = subject.kind, subject.namespace, subject.name
+    return WriteResult(*where, error=str(error.reason), cause=cause, quota=quota, requested=requested)
+
+
 def _message(error: StatusError, is_secret: bool) -> str:
     # What is wrong with a value is often said with the value.
     return f"{error.code} {error.reason}" if is_secret else error.message
@@ -235,4 +235,5 @@ def _reasons(error: StatusError, is_secret: bool) -> tuple[str, ...]:
     return tuple(
         f"{each.get('field') or each.get('reason', '')}: {each.get('reason' if is_secret else 'message', '')}"
         for each in _causes(error)
+        if each.get("reason") != QUOTA_REQUESTED  # That is in the result of the write.
     )

@@ -56,7 +56,6 @@ from mainstay.server.storage.stored import stored
 from mainstay.server.storage.transact import too_many_conflicts
 from mainstay.store.interface import ABSENT, Check, Committed, DeleteEntry, Entry, Put, Store, Write
 
-CAUSE: Final = "QuotaExceeded"
 PAGE_ENTRIES: Final = 1000  # Of what is counted, at a time.
 REMEMBERED_MAX: Final = 100  # Counts that are under way.
 
@@ -241,8 +240,8 @@ def _require_allowed(tally: QuotaTally, intended: Intended) -> None:
         return
     exceeded = find_exceeded(tally, (kind.group, kind.plural), new, old)
     if exceeded is not None:
-        cause = {"reason": CAUSE, "message": exceeded.message}
-        raise forbidden(kind.plural, kind.group, new["metadata"].get("name", ""), exceeded.message, [cause])
+        name = new["metadata"].get("name", "")
+        raise forbidden(kind.plural, kind.group, name, exceeded.message, exceeded.causes)
 
 
 def _is_quota(kind: Kind) -> bool:

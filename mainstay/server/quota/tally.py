@@ -14,7 +14,7 @@ what it noted since belongs to that.
     revision 72   quotas {team: 6 of 10}       5 + 1
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -22,7 +22,8 @@ from msgspec.structs import replace
 
 from mainstay.api.kind import Object
 from mainstay.api.quantity import ZERO, Quantity, parse
-from mainstay.api.quota_usage import PODS, Amounts, QuotaTerm, Resource, is_about, terms_of, unsaid, usage_of
+from mainstay.api.quota_refusal import QuotaRefusal, build_amount_missing, build_exceeded
+from mainstay.api.quota_usage import PODS, Amounts, QuotaTerm, Resource, find_missing, is_about, terms_of, usage_of
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.store.interface import DeleteEntry, Entry, Put, Write
 
@@ -49,12 +50,6 @@ class QuotaTally(msgspec.Struct, frozen=True, omit_defaults=True):
     """Quotas, or new versions of them, that do not limit anything yet. By number."""
     begun: int = 0
     """The number of the last one that began to count."""
-
-
-class Exceeded(msgspec.Struct, frozen=True):
-    """An expected no."""
-
-    message: str
 
 
 EMPTY: Final = QuotaTally()
@@ -119,20 +114,18 @@ def changed(tally: QuotaTally, resource: Resource, new: Object | None, old: Obje
     return replace(tally, quotas=quotas, counting=counting)
 
 
-def find_exceeded(tally: QuotaTally, resource: Resource, new: Object, old: Object | None) -> Exceeded | None:
-    """Which quota does not allow an object to be made or changed, in Kubernetes' words. The first by name."""
+def find_exceeded(tally: QuotaTally, resource: Resource, new: Object, old: Object | None) -> QuotaRefusal | None:
+    """Which quota does not allow an object to be made or changed. The first by name."""
     for name in sorted(tally.quotas):
         limit = tally.quotas[name]
         if old is None and resource == PODS and is_about(limit.terms, resource, new):
-            missing = unsaid(limit.hard, new)
+            missing = find_missing(limit.hard, new)
             if missing:
-                return Exceeded(f"failed quota: {name}: {missing}")
+                return build_amount_missing(name, missing)
         more = {each: amount for each, amount in _difference(limit, resource, new, old).items() if amount > ZERO}
-        over = [each for each in sorted(more) if parse(limit.used[each]) + more[each] > parse(limit.hard[each])]
+        over = {each: more[each] for each in more if parse(limit.used[each]) + more[each] > parse(limit.hard[each])}
         if over:
-            requested = _shown({each: str(more[each]) for each in over}, over)
-            used, hard = _shown(limit.used, over), _shown(limit.hard, over)
-            return Exceeded(f"exceeded quota: {name}, requested: {requested}, used: {used}, limited: {hard}")
+            return build_exceeded(name, over, limit.used, limit.hard)
     return None
 
 
@@ -174,7 +167,3 @@ def _part(limit: QuotaLimit, resource: Resource, obj: Object | None) -> Amounts:
     if obj is None or not is_about(limit.terms, resource, obj):
         return {}
     return usage_of(resource, obj)
-
-
-def _shown(amounts: Mapping[str, str], names: Sequence[str]) -> str:
-    return ",".join(f"{name}={amounts[name]}" for name in names)

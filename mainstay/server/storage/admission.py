@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from mainstay.api.causes import PRIORITY_CLASS_NOT_FOUND
 from mainstay.api.errors import forbidden
 from mainstay.api.kind import Kind, Object
 from mainstay.server.storage.strategies import Admission
@@ -48,7 +49,9 @@ def _set_priority(pod: Object, known: AdmissionContext) -> None:
     elif name in _BUILT_IN_PRIORITIES:
         value = _BUILT_IN_PRIORITIES[name]
     elif name:
-        raise forbidden("pods", "", pod["metadata"].get("name", ""), f"no PriorityClass with name {name} was found")
+        text = f"no PriorityClass with name {name} was found"
+        cause = {"reason": PRIORITY_CLASS_NOT_FOUND, "message": text, "field": "spec.priorityClassName"}
+        raise forbidden("pods", "", pod["metadata"].get("name", ""), text, [cause])
     if name:
         spec["priorityClassName"] = name
     spec["priority"] = value

@@ -121,8 +121,10 @@ def test_a_set_counts_its_pods_by_how_far_they_are():
     )
 
 
-QUOTA = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: small"}
-REFUSED = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "spec is invalid"}
+FAILED = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
+QUOTA = {**FAILED, "message": "no room in small", "cause": "QuotaExceeded"}
+REFUSED = {**FAILED, "message": "spec is invalid", "cause": "Invalid"}
+BY_VERSION_0_1 = {**FAILED, "message": "exceeded quota: small"}  # Without a cause, that it was the quota is not known.
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,7 @@ REFUSED = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
         ([a_pod("a")], [], ("admitted", "replicaset", "Creating", 1), "progressing"),
         ([a_pod("a")], [QUOTA], ("admitted", "server", "QuotaExceeded", 1), "waiting"),
         ([a_pod("a")], [REFUSED], ("admitted", "server", "FailedCreate", 1), "stuck"),
+        ([a_pod("a")], [BY_VERSION_0_1], ("admitted", "server", "FailedCreate", 1), "stuck"),
         ([a_pod("a", "queued"), a_pod("b")], [], ("scheduled", "scheduler", "Queued", 1), "progressing"),
         ([a_pod("a", "queued", gates=True), a_pod("b")], [], ("queued", "gates", "SchedulingGated", 1), "waiting"),
         ([a_pod("a", "scheduled"), a_pod("b")], [], ("bound", "scheduler", "MakingRoom", 1), "progressing"),

@@ -183,12 +183,15 @@ def test_a_pod_that_was_let_go_keeps_its_name_and_its_successor_gets_another():
 
 def test_a_refused_pod_is_said_as_a_condition_until_a_round_succeeds():
     decision = decide(a_set(replicas=1))
-    error = Forbidden("pods is forbidden: exceeded quota: small", status=403)
+    causes = [{"reason": "QuotaExceeded", "message": "exceeded quota: small"}]
+    error = Forbidden("pods is forbidden: exceeded quota: small", status=403, details={"causes": causes})
 
     said = REPLICA_SETS.after_failure(decision, decision.actions[0], error)
 
     assert said.conditions == (
-        Condition("ReplicaFailure", Truth.TRUE, "FailedCreate", "pods is forbidden: exceeded quota: small"),
+        Condition(
+            "ReplicaFailure", Truth.TRUE, "FailedCreate", "pods is forbidden: exceeded quota: small", "QuotaExceeded"
+        ),
     )
     assert "conditions" not in said.status
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}

@@ -334,6 +334,8 @@ async def test_a_refusal_of_a_quota_is_a_decision_with_its_typed_cause(sim: Simu
     assert (found.user, found.parent, found.trace) == ("admin", "rs-7", trace_of("rs-7"))
     assert (found.id, found.why_not) == (f"quota-{found.audits[0]}", (WhyNot.READ_OUTSIDE,))
     assert (found.actions[0].verb, found.actions[0].name) == ("create", "web")
+    [write] = found.writes
+    assert (write.error, write.cause, write.quota, write.requested) == ("Forbidden", "QuotaExceeded", "q", "pods=1")
 
 
 async def test_what_is_invalid_says_which_fields(sim: Simulation):

@@ -240,7 +240,10 @@ async def test_a_pod_too_many_is_refused_in_the_words_of_kubernetes(sim):
         assert answer.body["details"] == {
             "name": "two",
             "kind": "pods",
-            "causes": [{"reason": "QuotaExceeded", "message": text}],
+            "causes": [
+                {"reason": "QuotaExceeded", "message": text, "field": "resourcequotas/team"},
+                {"reason": "QuotaRequested", "message": "1", "field": "pods"},
+            ],
         }
 
 
