@@ -55,10 +55,6 @@ class CustomVersion:
     scale: ScalePaths | None
 
 
-def kinds_of(crd: Object) -> list[Kind]:
-    return [version.kind for version in versions_of(crd)]
-
-
 def versions_of(crd: Object) -> list[CustomVersion]:
     """Every version that is served, under the names that were accepted, or those that it asks for until then."""
     spec = crd["spec"]

@@ -269,11 +269,6 @@ def _entries(obj: Object | None) -> list[Any]:
     return list((obj or {}).get("metadata", {}).get("managedFields") or ())
 
 
-def place_of(kind: str, namespace: str, name: str) -> str:
-    """How an object is named in causes: `pods/default/web-1`."""
-    return f"{kind}/{namespace}/{name}" if namespace else f"{kind}/{name}"
-
-
 def parse_cause(cause: str) -> tuple[str, str, str, int] | None:
     """Kind, namespace, name and revision of what a decision had read. None if there is none, or it is none of ours."""
     place, at_sign, revision = cause.rpartition("@")

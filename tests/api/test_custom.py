@@ -10,7 +10,6 @@ from mainstay.api.custom import (
     ScalePaths,
     acceptance,
     defaults_for_crd,
-    kinds_of,
     prepare_crd,
     versions_of,
 )
@@ -40,8 +39,12 @@ def accepted(crd: Object, *others: Object, builtin: tuple[Kind, ...] = ()) -> Ob
     return {**crd, "status": acceptance(crd, others, builtin, NOON)}
 
 
+def kinds(crd: Object) -> list[Kind]:
+    return [version.kind for version in versions_of(crd)]
+
+
 def the_kind(version: Object) -> Kind:
-    (kind,) = kinds_of(a_crd("foos", "Foo", version))
+    (kind,) = kinds(a_crd("foos", "Foo", version))
     return kind
 
 
@@ -68,14 +71,14 @@ def test_every_served_version_is_a_kind():
             kind.categories,
             kind.namespaced,
         )
-        for kind in kinds_of(crd)
+        for kind in kinds(crd)
     ]
 
     assert found == [
         ("example.com", "v1", "Foo", "foos", "foo", ("fo",), ("all",), False),
         ("example.com", "v1beta1", "Foo", "foos", "foo", ("fo",), ("all",), False),
     ]
-    assert all(kind.is_custom and kind.put_needs_version and not kind.message for kind in kinds_of(crd))
+    assert all(kind.is_custom and kind.put_needs_version and not kind.message for kind in kinds(crd))
 
 
 def test_subresources_are_those_that_are_asked_for():

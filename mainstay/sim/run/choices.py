@@ -55,15 +55,6 @@ class Tape:
         dropped = frozenset(indexes)
         return Tape(choice for index, choice in enumerate(self.choices) if index not in dropped)
 
-    def with_choice(self, index: int, chosen: int) -> "Tape":
-        """This tape with another choice at one place."""
-        old = self.choices[index]
-        if not 0 <= chosen < old.options:
-            raise ValueError(f"{old.label} #{old.ordinal} has {old.options} options, not {chosen + 1}")
-        choices = self.choices[:]
-        choices[index] = Choice(old.label, old.ordinal, old.options, chosen)
-        return Tape(choices)
-
     def save(self, path: Path) -> None:
         path.write_bytes(msgspec.json.encode(self.choices))
 
