@@ -72,7 +72,7 @@ async def blame(moment: Moment, kind: KindName, name: str, namespace: str = "", 
     there = await moment.get(kind, name, namespace)
     if not versions and there is None:
         raise NothingKnown(
-            f"the journal knows of no {about.words}: see `mainstay get {about.kind}`, or use -n and --at"
+            f"{about.words} not found in the journal: see `mainstay get {about.kind}`, or use -n and --at"
         )
     last = versions[-1].object if versions else there
     assert last is not None

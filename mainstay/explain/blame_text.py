@@ -37,7 +37,7 @@ def diff_text(found: Diff, *, is_wide: bool = False) -> list[str]:
     lines = []
     for each in found.objects:
         lines += _object(each, is_wide=is_wide)
-    lines += [f"not known: {gap}" for gap in found.gaps]
+    lines += [f"missing: {gap}" for gap in found.gaps]
     lines += [f"note: {note}" for note in found.notes]
     return lines
 

@@ -153,7 +153,7 @@ async def coupling_of_object(
     about = StoryObject(kind.text, name, namespace)
     answer = await moment.journal.decisions(kind=kind.text, namespace=namespace, name=name, since=since)
     if not answer.records and await moment.get(kind, name, namespace) is None:
-        raise NothingKnown(f"the journal knows of no {about.words}, and of no decision about it: use -n or --at")
+        raise NothingKnown(f"{about.words} and decisions about it not found in the journal: use -n or --at")
     components = tuple(sorted({record.component for record in answer.records}))
     reads: dict[str, _Read] = {kind.text: _Read(is_declared=True, wakes=True)}
     for component in components:
@@ -318,7 +318,7 @@ class _Joining:
         self.gaps |= dict.fromkeys(str(gap) for gap in answer.gaps)
         records = answer.records
         if len(records) > CHANGES_MAX:
-            self.notes[f"of {len(records)} changes of {kind} the latest {CHANGES_MAX} were looked at"] = None
+            self.notes[f"only the latest {CHANGES_MAX} of {len(records)} changes of {kind} were examined"] = None
             records = records[-CHANGES_MAX:]
         if not records:
             return []

@@ -97,7 +97,7 @@ async def diff(
         if kind is not None or kind_of(change.key) not in LEFT_OUT
     )
     if len(touched) > OBJECTS_MAX:
-        known.notes[f"{len(touched)} objects were written, and the first {OBJECTS_MAX} compared: name a type"] = None
+        known.notes[f"{len(touched)} objects changed, only the first {OBJECTS_MAX} are compared: name a type"] = None
     found = []
     for each_kind, key in sorted(touched)[:OBJECTS_MAX]:
         versions = await known.versions(each_kind, key.namespace, key.name, after=before.revision)

@@ -120,15 +120,15 @@ def _concerning(
                 key.namespace,
                 key.name,
             ):
-                first.append((held, "its rollout stays as it is"))
+                first.append((held, "its rollout is paused"))
             case HoldScope.CONTROLLER if held.target == SCHEDULER and kind == PODS and not is_placed:
-                first.append((held, "the scheduler places nothing"))
+                first.append((held, "the scheduler is paused"))
             case HoldScope.CONTROLLER if held.target in workers:
-                second.append((held, f"the controller {held.target} does nothing"))
+                second.append((held, f"the controller {held.target} is paused"))
             case HoldScope.EVICTIONS if kind == NODES and not held.namespace:
-                third.append((held, "no pod is removed from any node"))
+                third.append((held, "evictions are paused in all namespaces"))
             case HoldScope.EVICTIONS if kind == PODS and held.namespace in ("", key.namespace):
-                third.append((held, "no pod is evicted"))
+                third.append((held, "evictions are paused"))
             case _:
                 pass
     return [*first, *second, *third]

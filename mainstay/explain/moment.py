@@ -46,7 +46,7 @@ class Moment:
         extent = await journal.extent()
         if not extent.recorded or not extent.recorded[0][0] <= revision <= extent.reached:
             begins = extent.recorded[0][0] if extent.recorded else 0
-            raise NoSuchMoment(f"the journal has revisions {begins} to {extent.reached}, and not {revision}")
+            raise NoSuchMoment(f"revision {revision} not found: the journal has {begins} to {extent.reached}")
         changes = await journal.changes(after=max(revision - 1, 0), until=revision)
         at = moment(changes.records[-1].at if changes.records else extent.last_at)
         return cls(journal, revision, at)

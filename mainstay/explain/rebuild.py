@@ -117,7 +117,9 @@ class RebuiltObjects:
         states, gaps = await self.objects({kind.text: revision})
         stored = states[kind.text].get(key)
         if stored is None and not gaps:
-            raise CannotRebuild(WhyNot.HISTORY_MISSING, f"the journal does not have {kind.text} {key} as of {revision}")
+            raise CannotRebuild(
+                WhyNot.HISTORY_MISSING, f"the journal does not contain {kind.text} {key} at revision {revision}"
+            )
         cache = Cache(kind, ())
         if stored is not None:
             cache.replace([self._entry(cache, key, stored.revision, stored.value)], revision)
@@ -167,7 +169,7 @@ async def _what_was_cached(past: RebuiltObjects, record: DecisionRecord, reads: 
     """The caches that a decider declares, as far as its record says that they were."""
     seen = {each.kind: each for each in record.view}
     if not seen:
-        raise CannotRebuild(WhyNot.VIEW_NOT_NAMED, "its record does not name what it saw")
+        raise CannotRebuild(WhyNot.VIEW_NOT_NAMED, "its record does not name its view")
     latest = max(each.revision for each in record.view)
     await past.objects({each.kind: each.revision for each in record.view})  # At once, rather than one by one.
     caches: dict[KindName, Cache] = {}
@@ -205,7 +207,7 @@ def require_replayable(record: DecisionRecord) -> None:
     """Raises `CannotRebuild` if the component knew when it recorded it that it cannot be used for this."""
     for why in record.why_not:
         if why not in list(WhyNot):
-            raise CannotRebuild(WhyNot.READ_OUTSIDE, f"a newer version has recorded it, and says: {why}")
+            raise CannotRebuild(WhyNot.READ_OUTSIDE, f"recorded by a newer version, which gives the reason {why}")
         raise CannotRebuild(WhyNot(why), WHY_NOT.get(WhyNot(why), why))
 
 
@@ -219,9 +221,7 @@ async def memory_of(journal: Journal, record: DecisionRecord, expected: Any) -> 
     try:
         return msgspec.msgpack.decode(content, type=expected)
     except msgspec.MsgspecError as error:
-        raise CannotRebuild(
-            WhyNot.MEMORY_NOT_KEPT, f"its memory is from a build whose memory was another one: {error}"
-        ) from None
+        raise CannotRebuild(WhyNot.MEMORY_NOT_KEPT, f"its memory has the format of another build: {error}") from None
 
 
 def selected(objects: Objects, seen: ViewPart) -> Objects:
@@ -249,7 +249,7 @@ def _require_known(seen: ViewPart, names: Iterable[str]) -> None:
     for name in names:
         if name not in fields.ALWAYS_SUPPORTED and name not in _SELECTABLE.get(seen.kind, {}):
             raise CannotRebuild(
-                WhyNot.VIEW_NOT_NAMED, f"{seen.kind} were selected by {name!r}, which is not known here"
+                WhyNot.VIEW_NOT_NAMED, f"{seen.kind} were selected by {name!r}, which this build does not know"
             )
 
 
@@ -274,12 +274,12 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
 
 WHY_NOT: Final[Mapping[WhyNot, str]] = {
-    WhyNot.MEMORY_NOT_KEPT: "it remembered more than fits into its record, and no checkpoint has it",
-    WhyNot.DETAIL_DROPPED: "the journal was overloaded, and kept only what it was about and how it ended",
+    WhyNot.MEMORY_NOT_KEPT: "its memory did not fit into its record, and no checkpoint has it",
+    WhyNot.DETAIL_DROPPED: "the journal was overloaded and kept only its subject and outcome",
     WhyNot.READ_OUTSIDE: "it depended on something that is neither in its view nor in its memory",
-    WhyNot.VIEW_NOT_NAMED: "its record does not name what it saw",
-    WhyNot.HISTORY_MISSING: "the journal does not have all the revisions of its view",
-    WhyNot.NOTHING_DECIDED: "it says what was learned, and nothing was decided by it",
-    WhyNot.SUMMARISED: "a rule of sampling kept only its summary",
+    WhyNot.VIEW_NOT_NAMED: "its record does not name its view",
+    WhyNot.HISTORY_MISSING: "the journal lacks some of the revisions of its view",
+    WhyNot.NOTHING_DECIDED: "it records an observation, not a decision",
+    WhyNot.SUMMARISED: "a sampling policy kept only its summary",
 }
 """In words, for people."""

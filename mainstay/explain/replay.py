@@ -128,7 +128,7 @@ async def replay(
         require_replayable(record)
         found = deciders.find(record)
         if found is None:
-            return CannotReplay(WhyNot.READ_OUTSIDE, f"no decider is known for component {record.component!r}")
+            return CannotReplay(WhyNot.READ_OUTSIDE, f"unknown component {record.component!r}")
         decider, rebuild_for = found
         rebuilt = await rebuild_for(past or RebuiltObjects(journal), record, decider)
     except CannotRebuild as error:

@@ -1,4 +1,4 @@
-"""Changes of objects in words: `desired replicas 6 → 8`, `Ready False → True (ContainersReady)`, `binds to node-c12`.
+"""Changes of objects in words: `desired replicas 6 → 8`, `Ready False → True (ContainersReady)`, `is bound to node-c1`.
 
 `said(kind, changes)` gives one `LineText` for each thing worth saying about one write, the weightier ones first. What
 has no words of its own is shown by its path. `is_detail` marks what belongs to every life (counts in a status,
@@ -23,10 +23,11 @@ _ARROW: Final = "→"
 class LineKind(StrEnum):
     """What kind of thing a line of a story tells. Shown to users: only add."""
 
-    MADE = "made"
+    CREATED = "created"
     WRITTEN = "written"
-    TOLD_TO_GO = "told to go"
-    GONE = "gone"
+    DELETED = "deleted"
+    """It is marked for deletion, and may stay until its containers have ended or its finalizers are removed."""
+    REMOVED = "removed"
     QUEUED = "queued"
     DECIDED = "decided"
     REFUSED = "refused"
@@ -47,12 +48,12 @@ class LineText(msgspec.Struct, frozen=True):
 
 _PLAIN: Final[Mapping[str, str]] = {
     "spec.replicas": "desired replicas",
-    "spec.parallelism": "pods at a time",
-    "spec.completions": "wanted completions",
+    "spec.parallelism": "parallelism",
+    "spec.completions": "completions",
     "spec.zone": "zone",
     "spec.policyVersion": "policy version",
-    "spec.minAvailable": "least that must be available",
-    "spec.maxUnavailable": "most that may be unavailable",
+    "spec.minAvailable": "minAvailable",
+    "spec.maxUnavailable": "maxUnavailable",
     "spec.suspend": "suspended",
     "spec.paused": "paused",
     "spec.state": "state",
@@ -90,9 +91,9 @@ def _one(kind: str, change: FieldChange) -> list[LineText]:
         case ("metadata", "generation" | "creationTimestamp" | "uid"):
             return []
         case ("metadata", "deletionTimestamp"):
-            return [LineText(LineKind.TOLD_TO_GO, "is told to go")]
+            return [LineText(LineKind.DELETED, "is marked for deletion")]
         case ("metadata", "deletionGracePeriodSeconds"):
-            return [LineText(LineKind.WRITTEN, f"has {shown(after)} s to end", is_detail=True)]
+            return [LineText(LineKind.WRITTEN, f"grace period {shown(after)} s", is_detail=True)]
         case ("metadata", "finalizers"):
             return [LineText(LineKind.WRITTEN, _list_words("finalizer", before, after))]
         case ("metadata", "ownerReferences", *_):
@@ -103,11 +104,9 @@ def _one(kind: str, change: FieldChange) -> list[LineText]:
             # Annotations are notes that programs leave; labels choose.
             return [LineText(LineKind.WRITTEN, _from_to(word, before, after), is_detail=which == "annotations")]
         case ("spec", "nodeName") if kind == POD:
-            return [LineText(LineKind.BOUND, f"binds to {shown(after)}")]
+            return [LineText(LineKind.BOUND, f"is bound to {shown(after)}")]
         case ("spec", "unschedulable"):
-            return [
-                LineText(LineKind.WRITTEN, "is closed to new pods (cordoned)" if after is True else "takes pods again")
-            ]
+            return [LineText(LineKind.WRITTEN, "is cordoned" if after is True else "is uncordoned")]
         case ("spec", "taints", *_):
             return [LineText(LineKind.WRITTEN, _taint_words(before, after))]
         case ("spec", "hard", resource):
@@ -134,17 +133,17 @@ def made(kind: str, obj: Object) -> LineText:
     spec = obj.get("spec") or {}
     if kind == HOLDS.text and (held := held_of(obj)) is not None:
         return LineText(
-            LineKind.MADE, f"{held.owner} holds {held.target_text} until {held.until}: {shown(held.reason)}"
+            LineKind.CREATED, f"{held.owner} holds {held.target_text} until {held.until}: {shown(held.reason)}"
         )
     if "replicas" in spec:
         wanted = spec["replicas"]
-        return LineText(LineKind.MADE, f"made, with {wanted} desired replica{'' if wanted == 1 else 's'}")
+        return LineText(LineKind.CREATED, f"created with {wanted} desired replica{'' if wanted == 1 else 's'}")
     if kind == POD and spec.get("nodeName"):
-        return LineText(LineKind.MADE, f"made, for {spec['nodeName']}")
+        return LineText(LineKind.CREATED, f"created for {spec['nodeName']}")
     if isinstance(spec.get("hard"), dict):
         limits = ", ".join(f"{name} {amount}" for name, amount in sorted(spec["hard"].items()))
-        return LineText(LineKind.MADE, f"made, with limits: {limits}")
-    return LineText(LineKind.MADE, "made")
+        return LineText(LineKind.CREATED, f"created with limits: {limits}")
+    return LineText(LineKind.CREATED, "created")
 
 
 # Conditions.
@@ -196,11 +195,11 @@ def _condition(kind: str, name: str, before: Any, after: Mapping[str, Any]) -> L
 def _phase(after: Any) -> list[LineText]:
     match after:
         case "Running":
-            return [LineText(LineKind.STARTED, "runs")]
+            return [LineText(LineKind.STARTED, "is running")]
         case "Failed":
-            return [LineText(LineKind.FAILED, "has failed")]
+            return [LineText(LineKind.FAILED, "failed")]
         case "Succeeded":
-            return [LineText(LineKind.WRITTEN, "has succeeded")]
+            return [LineText(LineKind.WRITTEN, "succeeded")]
     return [LineText(LineKind.WRITTEN, f"phase {shown(after)}", is_detail=True)]
 
 
@@ -213,7 +212,7 @@ def _container(rest: Sequence[str], before: Any, after: Any) -> list[LineText]:
         case ():
             return _state(name, after.get("state")) if isinstance(after, dict) else []
         case ("restartCount",):
-            return [LineText(LineKind.FAILED, f"container {name} is started again (restart {shown(after)})")]
+            return [LineText(LineKind.FAILED, f"container {name} restarted (restart {shown(after)})")]
         case ("state", "waiting" | "terminated" as which):
             return _state(name, {which: after} if isinstance(after, dict) else None)
         case ("state", "waiting", "reason"):
@@ -227,10 +226,10 @@ def _state(name: str, state: Any) -> list[LineText]:
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
     if (reason := waiting.get("reason")) and reason not in ("ContainerCreating", "PodInitializing"):
         message = f": {shown(waiting['message'])}" if waiting.get("message") else ""
-        return [LineText(LineKind.FAILED, f"container {name} waits: {reason}{message}")]
+        return [LineText(LineKind.FAILED, f"container {name} is waiting: {reason}{message}")]
     if ended:
         code = ended.get("exitCode", 0)
-        text = f"container {name} has ended with {code} ({ended.get('reason') or 'no reason given'})"
+        text = f"container {name} exited with code {code} ({ended.get('reason') or 'no reason given'})"
         return [LineText(LineKind.FAILED if code else LineKind.WRITTEN, text, is_detail=not code)]
     return []
 
@@ -259,14 +258,14 @@ def _list_words(word: str, before: Any, after: Any) -> str:
     had = before if isinstance(before, list) else []
     has = after if isinstance(after, list) else []
     new, gone = [each for each in has if each not in had], [each for each in had if each not in has]
-    parts = [f"{word} {each} added" for each in new] + [f"{word} {each} taken off" for each in gone]
-    return ", ".join(parts) or f"{word}s in another order"
+    parts = [f"{word} {each} added" for each in new] + [f"{word} {each} removed" for each in gone]
+    return ", ".join(parts) or f"{word}s reordered"
 
 
 def _taint_words(before: Any, after: Any) -> str:
     had, has = _taints(before), _taints(after)
     new, gone = [each for each in has if each not in had], [each for each in had if each not in has]
-    parts = [f"taint {each} added" for each in new] + [f"taint {each} taken off" for each in gone]
+    parts = [f"taint {each} added" for each in new] + [f"taint {each} removed" for each in gone]
     return ", ".join(parts) or "taints changed"
 
 

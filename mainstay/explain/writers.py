@@ -136,9 +136,7 @@ class JournalLookup:
         for decision in decisions:
             if decision and decision not in self.decisions:
                 if self._asked >= DECISIONS_MAX:
-                    self.notes[f"only {DECISIONS_MAX} decisions were looked up; of others only the name is known"] = (
-                        None
-                    )
+                    self.notes[f"only {DECISIONS_MAX} decisions were looked up; others are shown by name only"] = None
                     return
                 self._asked += 1
                 self.decisions[decision] = await self.journal.decision(decision)

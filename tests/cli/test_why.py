@@ -87,14 +87,14 @@ async def test_the_past_is_asked_by_time_revision_decision_or_how_long_ago(sim: 
 
     code, paper = await asked(journal, "pod/large", at=str(made.revision - 1))
     assert code == Exit.BLOCKED
-    assert paper.lines[0].startswith("There is no Pod default/large")
+    assert paper.lines[0].startswith("Pod default/large not found, nor in the journal (00:00:00 to 00:00:")
 
 
 @pytest.mark.parametrize(
     ("at", "words"),
     [
         ("tomorrow", "must be a time"),
-        ("999999999", "the journal has revisions"),
+        ("999999999", "revision 999999999 not found: the journal has 0 to "),
         ("@missing", "decision missing not found"),
         ("2020-01-01T00:00:00Z", "the journal begins at"),
     ],
@@ -145,7 +145,7 @@ async def test_kinds_that_users_have_defined_are_known_from_the_journal(sim: Sim
         await rest(3)
         code, paper = await asked(cluster.journal, "wd/one")
     assert code == Exit.SATISFIED
-    assert paper.lines[0].startswith("Widget default/one is there")
+    assert paper.lines[0].startswith("Widget default/one exists")
 
 
 async def test_the_files_of_a_server_that_does_not_run_can_be_asked(tmp_path):

@@ -71,7 +71,7 @@ async def test_a_binding_is_blamed_on_the_scheduler(text_journal):
 @pytest.mark.sim
 async def test_questions_that_make_no_sense_are_refused_with_words(text_journal):
     now = await Moment.now(text_journal)
-    with pytest.raises(NothingKnown, match="knows of no deployment missing"):
+    with pytest.raises(NothingKnown, match="deployment missing not found in the journal"):
         await blame(now, DEPLOYMENTS, "missing", _risk.TENANT)
     with pytest.raises(BadPath):
         await blame(now, DEPLOYMENTS, _risk.NAME, _risk.TENANT, field="spec..x")

@@ -72,7 +72,7 @@ async def test_the_decisions_about_a_workload_are_coupled_to_the_autoscaler(text
     assert own["admin"].writes == 42
     lines = coupling_text(found)
     assert any(line.startswith("    autoscaler (not declared): 1 write: spec.replicas") for line in lines)
-    assert lines[-1] == "no field goes to and fro between two writers"
+    assert lines[-1] == "no oscillating fields"
 
 
 @pytest.mark.sim
@@ -80,7 +80,7 @@ async def test_an_unknown_component_is_rejected_with_the_known_ones(text_journal
     now = await Moment.now(text_journal)
     with pytest.raises(NoSuchComponent, match=r"no component 'shceduler' has decided.*replicaset, .*scheduler"):
         await coupling_of(now, REGISTRY.declared(), "shceduler")
-    with pytest.raises(NothingKnown, match="no deployment missing"):
+    with pytest.raises(NothingKnown, match="deployment missing and decisions about it not found"):
         await coupling_of_object(now, REGISTRY.declared(), DEPLOYMENTS, "missing", _risk.TENANT)
 
 
@@ -113,7 +113,7 @@ async def test_two_who_set_a_field_to_and_fro_are_found(sim: Simulation):
     assert (flip.field, flip.writers, flip.values) == ("spec.replicas", ("autoscaler", "helm"), ("1", "3"))
     assert flip.flips >= 3
     assert any(
-        line.startswith("! oscillation: spec.replicas of deployment web goes to and fro")
+        line.startswith("! oscillation: spec.replicas of deployment web alternates between")
         for line in coupling_text(found)
     )
 

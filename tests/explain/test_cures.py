@@ -75,7 +75,7 @@ def test_a_taint_is_tolerated_by_the_workload_or_taken_off_a_node() -> None:
     cures = by_change(Objects(nodes=nodes), of_deployment(a_pod("web-1", tolerations=[*own, admitted]), "web"))
     tolerated, untainted = cures[CureKind.TOLERATE,], cures[CureKind.UNTAINT,]
     assert tolerated.sentence == (
-        "let it tolerate gpu=yes:NoSchedule: then 5 nodes can take it (n1, n2, n3 and 2 more)"
+        "add a toleration for gpu=yes:NoSchedule: then 5 nodes can take it (n1, n2, n3 and 2 more)"
     )
     assert tolerated.command == (
         "kubectl patch deployment web -n default -p "
@@ -89,7 +89,7 @@ def test_a_taint_is_tolerated_by_the_workload_or_taken_off_a_node() -> None:
 def test_an_immutable_pod_gets_advice_without_a_command() -> None:
     cures = by_change(Objects(nodes=(a_node(taints=["gpu:NoSchedule"]),)), a_pod())
     assert cures[CureKind.TOLERATE,].command == ""
-    assert "delete it and make it so" in cures[CureKind.TOLERATE,].sentence
+    assert "delete and recreate it" in cures[CureKind.TOLERATE,].sentence
 
 
 def test_taints_of_health_are_waited_for_and_never_tolerated() -> None:
@@ -104,7 +104,7 @@ def test_a_request_is_lowered_to_what_is_free_where_most_is() -> None:
     nodes = (a_node("n1", cpu="2"), a_node("n2", cpu="4"))
     pods = (a_pod("a", node="n2", cpu="500m", phase="Running"),)
     cure = by_change(Objects(nodes=nodes, pods=pods), of_deployment(a_pod(cpu="4"), "web"))[CureKind.LOWER_REQUEST,]
-    assert cure.sentence == "lower its request of cpu from 4 to 3500m: then n2 can take it"
+    assert cure.sentence == "lower its request for cpu from 4 to 3500m: then n2 can take it"
     assert cure.command == "kubectl set resources deployment/web -n default -c main --requests=cpu=3500m"
 
 
@@ -201,7 +201,7 @@ def test_pods_that_are_ending_are_waited_for() -> None:
     pods = (a_pod("old", node="n1", cpu="3", phase="Running", deleting=True),)
     cure = found(Objects(nodes=(a_node("n1"),), pods=pods), a_pod(cpu="2"))[0]
     assert cure.changes == (CureKind.WAIT_FOR_PODS,)
-    assert cure.sentence == "wait until default/old on n1 has ended (told to): then n1 can take it"
+    assert cure.sentence == "wait until default/old on n1 has terminated: then n1 can take it"
     assert cure.until == "2026-01-01T00:00:00Z"
 
 
@@ -210,7 +210,7 @@ def test_ghosts_are_waited_for() -> None:
     objects = Objects(nodes=(a_node("n1"),), unconfirmed=(("n1", (ghost,)),))
     cure = found(objects, a_pod(cpu="2"))[0]
     assert cure.changes == (CureKind.WAIT_FOR_GHOSTS,)
-    assert cure.sentence == "wait until n1 says that 1 pod removed by force has ended: then n1 can take it"
+    assert cure.sentence == "wait until n1 confirms that 1 force-deleted pod has terminated: then n1 can take it"
 
 
 def test_another_workload_is_scaled_down_by_as_few_as_are_enough() -> None:
@@ -234,9 +234,7 @@ def test_the_fewest_pods_are_removed_and_where_they_are_recreated_is_said() -> N
     )
     objects = Objects(nodes=(a_node("n1"), a_node("n2", cpu="4")), pods=pods)
     cure = by_change(objects, a_pod(cpu="4"))[CureKind.REMOVE_PODS,]
-    assert cure.sentence == (
-        "remove default/big from n1: then n1 can take it, and another is made in place of what went, on n2"
-    )
+    assert cure.sentence == ("delete default/big on n1: then n1 can take it, and 1 replacement fits on n2")
     assert cure.command == "kubectl delete pod -n default big"
 
 
@@ -262,14 +260,14 @@ def test_two_changes_are_found_when_one_is_not_enough() -> None:
     node = a_node("n1", cpu="2", taints=["gpu:NoSchedule"], unschedulable=True)
     cures = found(Objects(nodes=(node,)), of_deployment(a_pod(cpu="1"), "web"))
     assert cures[0].changes == (CureKind.UNCORDON, CureKind.TOLERATE)
-    assert cures[0].sentence == "uncordon n1 and let it tolerate gpu:NoSchedule: then n1 can take it"
+    assert cures[0].sentence == "uncordon n1 and add a toleration for gpu:NoSchedule: then n1 can take it"
     assert cures[0].command.startswith("kubectl uncordon n1 && kubectl patch deployment web")
     assert all(len(cure.changes) == 2 or cure.changes == (CureKind.ADD_NODE,) for cure in cures)
 
 
 def test_where_there_are_no_nodes_one_is_added() -> None:
     cure = found(Objects(), a_pod(cpu="2", memory="1Gi"))[0]
-    assert cure.sentence == "add a node with at least cpu 2, memory 1Gi: then it has a place there"
+    assert cure.sentence == "add a node with at least cpu 2, memory 1Gi: then it fits there"
 
 
 def test_a_node_that_would_not_do_is_not_suggested() -> None:
@@ -281,7 +279,7 @@ def test_a_node_that_would_not_do_is_not_suggested() -> None:
     )
     pod = a_pod(labels={"app": "web"}, cpu="1", topologySpreadConstraints=[spread_over(ZONE)])
     cure = by_change(Objects(nodes=nodes, pods=pods), pod)[CureKind.ADD_NODE,]
-    assert cure.sentence == f"add one more node like n1, labelled {ZONE}=b: then it has a place there"
+    assert cure.sentence == f"add one more node like n1, labelled {ZONE}=b: then it fits there"
 
 
 def test_a_reservation_that_keeps_a_pod_from_elsewhere_is_waited_for() -> None:

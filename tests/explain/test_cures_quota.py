@@ -25,13 +25,15 @@ def test_pods_that_are_let_in_need_no_cure() -> None:
 def test_a_quota_is_raised_by_what_all_of_them_need() -> None:
     quota = a_quota(used={"pods": "2", "requests.cpu": "1500m"}, hard={"pods": "3", "requests.cpu": "2"})
     raised, fewer = quota_cures([quota], a_pod(cpu="500m"), 3)
-    assert raised.sentence == ("raise quota team: pods from 3 to 5, requests.cpu from 2 to 3: then 3 pods can be made")
+    assert raised.sentence == (
+        "raise quota team: pods from 3 to 5, requests.cpu from 2 to 3: then 3 pods can be created"
+    )
     assert raised.command == (
         "kubectl patch resourcequota team -n default --type=merge "
         '-p \'{"spec":{"hard":{"pods":"5","requests.cpu":"3"}}}\''
     )
     assert fewer.changes == (CureKind.SCALE_DOWN,)
-    assert fewer.sentence == "ask for 2 fewer: the pod can be made as it is"
+    assert fewer.sentence == "request 2 fewer: the pod can be created within the quota"
 
 
 def test_all_quotas_that_are_too_small_are_raised_and_others_are_left_alone() -> None:
@@ -43,7 +45,7 @@ def test_all_quotas_that_are_too_small_are_raised_and_others_are_left_alone() ->
     ]
     (raised,) = quota_cures(quotas, a_pod(memory="1536Mi"))
     assert raised.sentence == (
-        "raise quota small: pods from 1 to 2; raise quota tiny: memory from 1Gi to 1536Mi: then the pod can be made"
+        "raise quota small: pods from 1 to 2; raise quota tiny: memory from 1Gi to 1536Mi: then the pod can be created"
     )
 
 
@@ -51,5 +53,5 @@ def test_a_container_that_does_not_say_what_it_needs_has_to() -> None:
     quota = a_quota(used={"requests.cpu": "0"}, hard={"requests.cpu": "4"})
     (cure,) = quota_cures([quota], of_deployment(a_pod(), "web"))
     assert cure.changes == (CureKind.SAY_REQUEST,)
-    assert cure.sentence == "say requests.cpu for: main (quota team counts it)"
+    assert cure.sentence == "specify requests.cpu for: main (quota team counts it)"
     assert cure.command == "kubectl set resources deployment/web -n default -c main --requests=cpu=100m"

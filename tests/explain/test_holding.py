@@ -68,22 +68,22 @@ async def test_a_hold_concerns_what_it_names_and_what_is_owned_by_that(sim: Simu
         await hold(cluster, HoldScope.EVICTIONS)
         await hold(cluster, HoldScope.EVICTIONS, "", "kube-system")
 
-        rollout = {"rollout.default.web": "its rollout stays as it is"}
-        sets = {"controller.replicaset": "the controller replicaset does nothing"}
-        evictions = {"evictions": "no pod is evicted"}
+        rollout = {"rollout.default.web": "its rollout is paused"}
+        sets = {"controller.replicaset": "the controller replicaset is paused"}
+        evictions = {"evictions": "evictions are paused"}
         assert await found(cluster, DEPLOYMENTS, "web") == rollout
         assert await found(cluster, REPLICASETS, replica_set) == {**sets, **rollout}
         assert await found(cluster, PODS, pod) == {**evictions, **sets, **rollout}
         # It does not exist: nobody has placed it, and nothing is known of its owners.
         assert await found(cluster, PODS, "other") == {
-            "controller.scheduler": "the scheduler places nothing",
+            "controller.scheduler": "the scheduler is paused",
             **evictions,
         }
-        assert await found(cluster, NODES, "node-a", "") == {"evictions": "no pod is removed from any node"}
+        assert await found(cluster, NODES, "node-a", "") == {"evictions": "evictions are paused in all namespaces"}
         assert await found(cluster, DEPLOYMENTS, "api") == {}
         (held,) = await holds_on(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
         assert (held.owner, held.what, held.target, held.subject) == ("anna", HoldScope.ROLLOUT, "default/web", "")
-        assert held.words.startswith("its rollout stays as it is: anna holds it until ")
+        assert held.words.startswith("its rollout is paused: anna holds it until ")
 
 
 async def test_an_expired_hold_applies_only_at_an_earlier_moment(sim: Simulation):

@@ -199,7 +199,7 @@ async def test_what_a_scheduler_had_sent_when_it_ended_is_known_from_its_refusal
         answer = await replay(await copied(cluster.journal, bare, until=seen), bare, DECIDERS)
         assert isinstance(answer, CannotReplay)
         assert answer.why is WhyNot.MEMORY_NOT_KEPT
-        assert "pods that were assumed to be on nodes 0 are known" in answer.text
+        assert "0 of 1 assumed pods are known" in answer.text
 
 
 async def test_a_placement_goes_by_the_policy_in_the_version_that_applied(sim: Simulation):
@@ -253,6 +253,6 @@ async def test_a_record_about_no_pod_is_no_placement(sim: Simulation):
         await settled(cluster)
         record = next(each for each in cluster.journal.records() if each.component == "serviceaccount")
 
-        with pytest.raises(CannotRebuild, match="is about no pod"):
+        with pytest.raises(CannotRebuild, match="is not a decision about a pod"):
             await scheduling(cluster.journal, record)
         assert NODES.text == "nodes"

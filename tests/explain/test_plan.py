@@ -69,7 +69,7 @@ async def test_what_would_wait_says_why_and_what_would_cure_it(sim: Simulation) 
         full = await plan_of(cluster, [a_deployment(replicas=7, cpu="2")])
         never = await plan_of(cluster, [a_deployment(replicas=1, cpu="1", nodeSelector={"disk": "fast"})])
     assert full.verdict is Verdict.WAITING
-    assert full.sentence == "6 of 7 pods would run; 1 would wait for a node."
+    assert full.sentence == "6 of 7 pods would run; 1 would stay pending."
     (wait,) = full.workloads[0].waits
     assert (wait.count, wait.cause, wait.is_blocked) == (1, "InsufficientResources", False)
     assert "3 Insufficient cpu" in wait.message
@@ -117,7 +117,7 @@ async def test_a_quota_that_is_there_is_counted_on_and_what_would_cure_it_is_sai
         "exceeded quota: team, requested: requests.cpu=1, used: requests.cpu=4, limited: requests.cpu=4" in refused.text
     )
     assert refused.cures[0].sentence == (
-        "raise quota team: pods from 5 to 6, requests.cpu from 4 to 6: then 2 pods can be made"
+        "raise quota team: pods from 5 to 6, requests.cpu from 4 to 6: then 2 pods can be created"
     )
     used = {each.resource: (each.used_before, each.used_after, each.hard_after) for each in plan.quotas}
     assert used == {"pods": ("2", "4", "5"), "requests.cpu": ("2", "4", "4")}
@@ -169,8 +169,10 @@ async def test_fields_of_others_are_planned_as_taken_over_and_a_note_says_whose(
         (workload,) = each.workloads
         assert (workload.running, workload.kept, sum(len(gone.pods) for gone in workload.removed)) == (3, 3, 2)
         (note,) = (note for note in each.notes if "take over" in note)
-        assert note.startswith('deployment/web would take over what others own: .spec.replicas (5 → 3) of "autoscaler"')
-        assert "would be refused without --force-conflicts" in note
+        assert note.startswith(
+            'deployment/web would take over fields of other managers: .spec.replicas (5 → 3) of "autoscaler"'
+        )
+        assert "would be rejected without --force-conflicts" in note
     assert not any("take over" in note for note in silent.notes)
 
 
@@ -183,8 +185,8 @@ async def test_what_kubectl_apply_would_remove_besides_is_said(sim: Simulation) 
         await tasks.sleep(SETTLES)
         plan = await plan_of(cluster, [a_deployment(replicas=2)])
         same = await plan_of(cluster, [wanted])
-    (note,) = (note for note in plan.notes if "not in the file" in note)
-    assert "kept in this plan: .spec.template.spec.nodeSelector. `kubectl apply` would remove that" in note
+    (note,) = (note for note in plan.notes if "no longer in the file" in note)
+    assert "kept in this plan: .spec.template.spec.nodeSelector. `kubectl apply` would remove them" in note
     assert not any("not in the file" in note for note in same.notes)
 
 
@@ -212,7 +214,7 @@ async def test_a_node_with_another_taint_moves_pods_and_says_whose(sim: Simulati
             "spec": {"taints": [{"key": "old", "effect": "NoExecute"}]},
         }
         plan = await plan_of(cluster, [tainted])
-    assert [each.text for each in plan.others] == ["would go from node-a: does not tolerate a taint of node-a"]
+    assert [each.text for each in plan.others] == ["would be deleted on node-a: does not tolerate a taint of node-a"]
 
 
 async def test_a_cure_says_for_how_many_it_is_enough(sim: Simulation) -> None:
@@ -244,7 +246,7 @@ async def test_pods_on_a_node_that_is_lost_are_not_counted_as_running(sim: Simul
     (workload,) = plan.workloads
     assert (workload.running, workload.running_least, workload.running_most) == (2, 2, 2)
     assert workload.nodes == {"node-b": 1, "node-c": 1}
-    assert workload.notes == ("1 is on node-a, which is not heard of: not counted as running",)
+    assert workload.notes == ("1 is on node-a, which is unreachable: not counted as running",)
     assert plan.sentence == "2 of 3 pods would run."
     assert plan.verdict is Verdict.WAITING
 
@@ -257,7 +259,7 @@ async def test_pods_that_wait_now_would_get_the_room_that_is_made(sim: Simulatio
         await apply(cluster.client, a_deployment("second", 1))
         await tasks.sleep(SETTLES)
         plan = await plan_of(cluster, [a_deployment("first", 2)])
-    assert [each.text for each in plan.others] == ["would get a node: node-a"]
+    assert [each.text for each in plan.others] == ["would be scheduled to node-a"]
     assert plan.others[0].pod.startswith("default/second-")
     assert plan.verdict is Verdict.SATISFIED
 
@@ -270,7 +272,7 @@ async def test_a_plan_with_its_own_namespace_does_not_ask_for_what_is_not_there(
         await tasks.sleep(SETTLES)
         plan = await plan_of(cluster, [space, inside])
     assert plan.verdict is Verdict.SATISFIED
-    assert any("its namespace is not there yet" in note for note in plan.notes)
+    assert any("its namespace does not exist yet" in note for note in plan.notes)
 
 
 async def test_without_a_server_the_same_is_planned_from_the_journal_alone(sim: Simulation) -> None:
@@ -360,7 +362,7 @@ async def test_the_command_says_it_in_words_and_as_data_and_its_exit_code_says_t
         _, encoded = await shown(a_deployment(replicas=20), OutputFormat.JSON)
     assert codes == [Exit.SATISFIED, Exit.BLOCKED, Exit.WAITING]
     assert text.splitlines()[:3] == [
-        "12 of 20 pods would run; 8 would wait for a node.",
+        "12 of 20 pods would run; 8 would stay pending.",
         "deployment/web in default would be created",
         "  12 of 20 would run: node-a 4, node-b 4, node-c 4; by zone: a 4, b 4, c 4",
     ]

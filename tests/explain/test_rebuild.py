@@ -141,7 +141,7 @@ async def test_only_what_a_cache_had_selected_is_there():
 async def test_an_unknown_field_is_reported_instead_of_guessed():
     journal = a_journal((1, SERVICE_ACCOUNTS, "default/default", {}))
 
-    with pytest.raises(CannotRebuild, match=r"selected by 'spec\.colour', which is not known here") as raised:
+    with pytest.raises(CannotRebuild, match=r"selected by 'spec\.colour', which this build does not know") as raised:
         await RebuiltObjects(journal).cache(
             ViewPart("serviceaccounts", 1, fields="spec.colour=red"), SERVICE_ACCOUNTS, ()
         )
@@ -184,11 +184,11 @@ async def test_a_missing_memory_and_an_invalid_one_are_reported():
         await rebuild(
             RebuiltObjects(journal), a_record(*seen, memory=RecordedMemory(5_000, digest=b"x" * 16)), COUNTING
         )
-    with pytest.raises(CannotRebuild, match="from a build whose memory was another one"):
+    with pytest.raises(CannotRebuild, match="its memory has the format of another build"):
         await rebuild(RebuiltObjects(journal), a_record(*seen, memory=whole(msgspec.msgpack.encode([1, 2]))), COUNTING)
     with pytest.raises(CannotRebuild, match="overloaded"):
         await rebuild(RebuiltObjects(journal), a_record(*seen, why_not=(WhyNot.DETAIL_DROPPED,)), COUNTING)
-    with pytest.raises(CannotRebuild, match="does not name what it saw"):
+    with pytest.raises(CannotRebuild, match="does not name its view"):
         await rebuild(RebuiltObjects(journal), a_record(), COUNTING)
 
 

@@ -68,7 +68,7 @@ def test_a_cause_leads_to_the_line_that_tells_of_it():
     bound = a_line(
         3,
         what=LineKind.BOUND,
-        text="binds to n1",
+        text="is bound to n1",
         revision=43,
         decision="s-1",
         causes=(StoryLink("s-1", decision="s-1"), StoryLink("pod@12", revision=12)),
@@ -87,7 +87,7 @@ def test_a_cause_leads_to_the_line_that_tells_of_it():
 
 def made(seconds: float, name: str, revision: int, owner: str, read: int) -> StoryLine:
     causes = (StoryLink(f"{owner}@{read}", revision=read),)
-    return a_line(seconds, name, LineKind.MADE, "made (2 missing)", owner=owner, revision=revision, causes=causes)
+    return a_line(seconds, name, LineKind.CREATED, "made (2 missing)", owner=owner, revision=revision, causes=causes)
 
 
 def test_pods_of_two_replicasets_are_two_lines():
@@ -103,13 +103,13 @@ def test_pods_that_were_made_for_different_causes_are_two_lines():
 
 
 def test_a_pod_is_not_gone_in_a_line_before_it_runs():
-    gone = [a_line(each, f"web-{each}", LineKind.GONE, "is gone", revision=10 + each) for each in (0, 1)]
+    gone = [a_line(each, f"web-{each}", LineKind.REMOVED, "is gone", revision=10 + each) for each in (0, 1)]
     runs = a_line(0.5, "web-1", LineKind.STARTED, "runs", revision=10)
 
     assert [(line.about.name, line.what) for line in merged([gone[0], runs, gone[1]])] == [
-        ("web-0", LineKind.GONE),
+        ("web-0", LineKind.REMOVED),
         ("web-1", LineKind.STARTED),
-        ("web-1", LineKind.GONE),
+        ("web-1", LineKind.REMOVED),
     ]
 
 
@@ -127,42 +127,51 @@ def test_writes_are_in_the_order_of_their_revisions_whatever_the_clocks_say():
     lines = [
         a_line(at, what=LineKind.WRITTEN, text="x", revision=revision) for at, revision in ((0, 7), (2, 8), (1, 9))
     ]
-    gone = a_line(2, "web-2", LineKind.GONE, "is gone", revision=10)
-    told = a_line(2, "web-3", LineKind.TOLD_TO_GO, "is told to go", revision=11)
+    gone = a_line(2, "web-2", LineKind.REMOVED, "is gone", revision=10)
+    told = a_line(2, "web-3", LineKind.DELETED, "is marked for deletion", revision=11)
 
     assert [line.revision for line in in_order([told, gone, *reversed(lines)])] == [7, 8, 9, 10, 11]
 
 
 def test_a_decision_is_after_what_it_has_read_and_before_what_it_wrote():
-    made_ = a_line(5, what=LineKind.MADE, text="made", revision=7)
-    other = a_line(5, "web-2", what=LineKind.MADE, text="made", revision=8)
+    made_ = a_line(5, what=LineKind.CREATED, text="made", revision=7)
+    other = a_line(5, "web-2", what=LineKind.CREATED, text="made", revision=8)
     early = a_line(
         4, what=LineKind.DECIDED, text="chooses n1", decision="s-1", causes=(StoryLink("pod web-1@7", revision=7),)
     )
-    bound = a_line(5, what=LineKind.BOUND, text="binds to n1", revision=9, decision="s-1")
+    bound = a_line(5, what=LineKind.BOUND, text="is bound to n1", revision=9, decision="s-1")
     late = a_line(6, "web-2", what=LineKind.DECIDED, text="chooses n2", decision="s-2")
-    bound_2 = a_line(5.5, "web-2", what=LineKind.BOUND, text="binds to n2", revision=10, decision="s-2")
+    bound_2 = a_line(5.5, "web-2", what=LineKind.BOUND, text="is bound to n2", revision=10, decision="s-2")
 
     found = in_order([late, early, bound, bound_2, other, made_])
 
-    assert [line.text for line in found] == ["made", "chooses n1", "made", "binds to n1", "chooses n2", "binds to n2"]
+    assert [line.text for line in found] == [
+        "made",
+        "chooses n1",
+        "made",
+        "is bound to n1",
+        "chooses n2",
+        "is bound to n2",
+    ]
 
 
 # What comes in turns.
 
 
 def a_turn(number: int) -> list[StoryLine]:
-    again = a_line(10 * number, what=LineKind.FAILED, text=f"container main is started again (restart {number})")
-    waits = a_line(10 * number + 1, what=LineKind.FAILED, text=f"container main waits: back-off {number}0s restarting")
+    again = a_line(10 * number, what=LineKind.FAILED, text=f"container main restarted (restart {number})")
+    waits = a_line(
+        10 * number + 1, what=LineKind.FAILED, text=f"container main is waiting: back-off {number}0s restarting"
+    )
     return [again, waits]
 
 
 def test_a_crash_loop_is_a_line_for_each_thing_that_comes_again_with_its_last_numbers():
     again, waits = merged([line for number in range(1, 6) for line in a_turn(number)])
 
-    assert (again.text, again.count) == ("container main is started again (restart 5)", 5)
+    assert (again.text, again.count) == ("container main restarted (restart 5)", 5)
     assert (again.at, again.until) == (NOON + timedelta(seconds=10), NOON + timedelta(seconds=50))
-    assert (waits.text, waits.count) == ("container main waits: back-off 50s restarting", 5)
+    assert (waits.text, waits.count) == ("container main is waiting: back-off 50s restarting", 5)
 
 
 def test_twice_is_not_yet_again_and_again():

@@ -59,10 +59,10 @@ async def test_the_timeline_of_the_text_comes_out_with_all_its_facts(text_journa
     assert (scaled.about.words, scaled.who.name, scaled.number) == ("deployment risk-api", "admin", 1)
 
     # 00:01 replica-042 enters scheduler queue
-    queued = one(story, LineKind.QUEUED, "enters the scheduler's queue")
+    queued = one(story, LineKind.QUEUED, "enters the scheduling queue")
     pods = {queued.about.name, *queued.others}
     assert len(pods) == 2
-    made = one(story, LineKind.MADE, "made")
+    made = one(story, LineKind.CREATED, "created")
     assert {made.about.name, *made.others} == pods
     assert [link.line for link in queued.causes if link.line] == [made.number]
 
@@ -99,15 +99,15 @@ async def test_the_timeline_of_the_text_comes_out_with_all_its_facts(text_journa
     assert 7 <= at[freed.number] < 8
 
     # 00:09 scheduler cache observes quota update
-    seen = one(story, LineKind.SEEN, "sees this change, 2.0 s after it was written")
+    seen = one(story, LineKind.SEEN, "observes this change 2.0 s after it was written")
     assert (seen.who.name, seen.about.words) == ("scheduler-1", "zonequota risk-zone-c")
     assert [link.line for link in seen.causes] == [freed.number]
     assert 9 <= at[seen.number] < 10
 
-    # 00:10 replica-042 binds to node-c12
+    # 00:10 replica-042 is bound to node-c12
     bound = [line for line in story.lines if line.what is LineKind.BOUND and line.about.name in pods]
     assert {line.about.name for line in bound} == pods
-    assert any(line.text.startswith("binds to node-c1") for line in bound)
+    assert any(line.text.startswith("is bound to node-c1") for line in bound)
     for line in bound:
         assert (freed.number, True) in [(link.line, link.is_verified) for link in line.causes]
         assert at[line.number] >= at[seen.number]
@@ -124,14 +124,14 @@ async def test_the_text_form_reads_like_the_text(text_journal):
     assert lines[0].startswith("deployment risk-api in namespace risk, generation 42, from ")
     order = [
         "00:00  admin",
-        "enters the scheduler's queue",
+        "enters the scheduling queue",
         "PodTopologySpread rejects zone-a and zone-b",
         "ZoneQuota rejects zone-c",
         "Event FailedScheduling",
         "00:06  autoscaler",
         "00:07  quota-controller",
-        "00:09  scheduler-1          zonequota risk-zone-c: sees this change",
-        "binds to node-c1",
+        "00:09  scheduler-1          zonequota risk-zone-c: observes this change",
+        "is bound to node-c1",
         "is ready",
     ]
     places = [next(place for place, line in enumerate(lines) if words in line) for words in order]
@@ -149,7 +149,7 @@ async def test_one_replica_has_the_story_of_its_workload_up_to_its_own(text_jour
     assert (first.text, first.about.words) == ("desired replicas 6 → 8", "deployment risk-api")
     assert {line.about.name for line in own.lines if line.about.kind == "pods"} == {name}
     assert one(own, LineKind.READY, "is ready").who.name != ""
-    chain = one(own, LineKind.MADE, "made")
+    chain = one(own, LineKind.CREATED, "created")
     assert own.lines[chain.causes[-1].line - 1].about.kind == "replicasets.apps"
 
     same = await timeline(await Moment.now(text_journal), REGISTRY, PODS, name, _risk.TENANT, generation=42)
@@ -176,18 +176,18 @@ async def test_since_leaves_out_what_was_before(text_journal):
     later = await timeline(now, REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT, since=freed.at)
 
     assert "desired replicas 6 → 8" not in [line.text for line in later.lines if line.about.kind == DEPLOYMENTS.text]
-    assert one(later, LineKind.BOUND, "binds to").revision > freed.revision
+    assert one(later, LineKind.BOUND, "is bound to").revision > freed.revision
     whole = await timeline(now, REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT, since=now.at - seconds(3600))
-    assert one(whole, LineKind.MADE, "made, with 6 desired replicas").number > 0
+    assert one(whole, LineKind.CREATED, "created with 6 desired replicas").number > 0
     assert any("the journal begins at" in note for note in whole.notes)
 
 
 @pytest.mark.sim
 async def test_what_the_journal_knows_nothing_of_is_said_with_what_to_do(text_journal):
     now = await Moment.now(text_journal)
-    with pytest.raises(NothingKnown, match=r"knows of no deployment missing in namespace risk.*-n.*--at"):
+    with pytest.raises(NothingKnown, match=r"deployment missing in namespace risk not found in the journal.*-n.*--at"):
         await timeline(now, REGISTRY, DEPLOYMENTS, "missing", _risk.TENANT)
-    with pytest.raises(NothingKnown, match="generation 1 to 43 of deployment risk-api, and not 99"):
+    with pytest.raises(NothingKnown, match="generation 99 of deployment risk-api not found: the journal has 1 to 43"):
         await timeline(now, REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT, generation=99)
 
 
@@ -196,7 +196,7 @@ async def test_the_story_of_a_quota_is_that_of_its_writes(text_journal):
     story = await timeline(await Moment.now(text_journal), REGISTRY, ZONE_QUOTAS, _risk.QUOTA, _risk.TENANT)
 
     texts = [line.text for line in story.lines if not line.is_detail]
-    assert texts[0] == "made, with limits: cpu 2"
+    assert texts[0] == "created with limits: cpu 2"
     assert "limit of cpu 2 → 4" in texts
 
 
@@ -236,11 +236,11 @@ async def test_a_refusal_by_affinity_names_the_label_that_no_node_has(sim: Simul
         view = await debug(now, REGISTRY, PODS, "one", "default")
 
     assert [one(story, LineKind.REFUSED, "finds no node").details for story in stories] == [
-        ("NodeAffinity rejects node-a, node-b: none has disktype=sdd",),
-        ("NodeAffinity rejects node-a, node-b: none has disktype=ssd2",),
+        ("NodeAffinity rejects node-a, node-b: none matches disktype=sdd",),
+        ("NodeAffinity rejects node-a, node-b: none matches disktype=ssd2",),
     ]
     assert view.pending[0].reason == "NodeAffinity"
-    assert view.cause.endswith("none has disktype=sdd")
+    assert view.cause.endswith("none matches disktype=sdd")
 
 
 async def test_the_story_of_what_is_gone_ends_with_its_end(sim: Simulation):
@@ -252,12 +252,12 @@ async def test_the_story_of_what_is_gone_ends_with_its_end(sim: Simulation):
     assert [
         line.what
         for line in story.lines
-        if line.what in (LineKind.MADE, LineKind.READY, LineKind.TOLD_TO_GO, LineKind.GONE)
+        if line.what in (LineKind.CREATED, LineKind.READY, LineKind.DELETED, LineKind.REMOVED)
     ][-4:] == [
-        LineKind.MADE,
+        LineKind.CREATED,
         LineKind.READY,
-        LineKind.TOLD_TO_GO,
-        LineKind.GONE,
+        LineKind.DELETED,
+        LineKind.REMOVED,
     ]
 
 
@@ -267,7 +267,7 @@ async def test_pods_that_came_and_went_are_in_the_story_of_their_owner(sim: Simu
 
         story = await timeline(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
-    assert (LineKind.GONE, pod) in [(line.what, line.about.name) for line in story.lines]
+    assert (LineKind.REMOVED, pod) in [(line.what, line.about.name) for line in story.lines]
 
 
 async def test_a_node_that_is_lost_is_told_with_the_pods_that_it_took_and_those_that_came_after(sim: Simulation):
@@ -287,10 +287,10 @@ async def test_a_node_that_is_lost_is_told_with_the_pods_that_it_took_and_those_
 
     lost = one(story, LineKind.CONDITION, "Ready True → Unknown (NodeStatusUnknown)")
     assert (lost.about.words, lost.who.name) == (f"node {node}", "node-health")
-    told = one(story, LineKind.TOLD_TO_GO, "is told to go")
+    told = one(story, LineKind.DELETED, "is marked for deletion")
     assert told.about.name == pod["metadata"]["name"]
     assert story.lines[told.causes[-1].line - 1].about.name == node
-    made = [line for line in story.lines if line.what is LineKind.MADE and line.about.kind == PODS.text]
+    made = [line for line in story.lines if line.what is LineKind.CREATED and line.about.kind == PODS.text]
     assert len(made) == 2
     assert told.number in [link.line for link in made[1].causes]
 
@@ -309,7 +309,7 @@ async def test_what_the_journal_has_not_kept_is_said(text_journal, sim: Simulati
     story = await story_of(WithAHole(), generation=42)
 
     assert not story.is_complete
-    assert "not known: revisions 11 to 20 are missing (Missed)" in story_text(story)
+    assert "missing: revisions 11 to 20 are missing (Missed)" in story_text(story)
 
 
 async def test_a_hold_that_concerns_it_is_a_part_of_the_story(sim: Simulation):
@@ -325,7 +325,7 @@ async def test_a_hold_that_concerns_it_is_a_part_of_the_story(sim: Simulation):
 
         story = await timeline(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
 
-    held = [line.text for line in story.lines if line.about.kind == HOLDS.text and line.what is LineKind.MADE]
+    held = [line.text for line in story.lines if line.about.kind == HOLDS.text and line.what is LineKind.CREATED]
     assert held == [f"anna holds default/web until {until}: a bad image"]
 
 
@@ -342,7 +342,7 @@ async def test_a_journal_that_begins_later_says_so(sim: Simulation):
         story = await timeline(await Moment.now(late), REGISTRY, DEPLOYMENTS, "web", "default")
 
     assert story.lines[0].text == "desired replicas 1 → 2"
-    assert LineKind.MADE not in [line.what for line in story.lines if line.about.kind == DEPLOYMENTS.text]
+    assert LineKind.CREATED not in [line.what for line in story.lines if line.about.kind == DEPLOYMENTS.text]
 
 
 async def test_two_rollouts_in_one_second_are_told_apart_each_with_its_own_cause(sim: Simulation):
@@ -365,11 +365,11 @@ async def test_two_rollouts_in_one_second_are_told_apart_each_with_its_own_cause
     }
     for line in story.lines:
         names = [line.about.name, *line.others]
-        if line.what is LineKind.MADE:
+        if line.what is LineKind.CREATED:
             begun.update(names)
         assert begun.issuperset(names), line
         assert all(name.rpartition("-")[0] == names[0].rpartition("-")[0] for name in names), line
-        if line.what is LineKind.MADE and line.about.kind == PODS.text:
+        if line.what is LineKind.CREATED and line.about.kind == PODS.text:
             causes = [story.lines[link.line - 1].about.words for link in line.causes if link.line]
             assert line.owner in causes
 
@@ -385,9 +385,9 @@ async def test_a_crash_loop_is_told_in_a_few_lines_however_long_it_goes_on(sim: 
     told = [line for line in story.lines if line.about.kind == PODS.text and not line.is_detail]
     waits = [line for line in told if "CrashLoopBackOff" in line.text or "BackOff" in line.text]
     assert [(line.what, line.is_going_on, line.count >= 4) for line in waits] == [(LineKind.FAILED, True, True)]
-    again = [line for line in told if "is started again" in line.text]
+    again = [line for line in told if " restarted (restart " in line.text]
     assert [(line.what, line.text) for line in again] == [
-        (LineKind.READY, f"container main is started again (restart {again[0].count}); is ready")
+        (LineKind.READY, f"container main restarted (restart {again[0].count}); is ready")
     ]
     assert len(told) <= 8
     assert len(story_text(story)) <= 25

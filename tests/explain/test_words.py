@@ -16,8 +16,8 @@ def words(kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[tupl
     ("kind", "before", "after", "text"),
     [
         ("deployments.apps", {"spec": {"replicas": 6}}, {"spec": {"replicas": 8}}, "desired replicas 6 → 8"),
-        ("nodes", {"spec": {}}, {"spec": {"unschedulable": True}}, "is closed to new pods (cordoned)"),
-        ("nodes", {"spec": {"unschedulable": True}}, {"spec": {}}, "takes pods again"),
+        ("nodes", {"spec": {}}, {"spec": {"unschedulable": True}}, "is cordoned"),
+        ("nodes", {"spec": {"unschedulable": True}}, {"spec": {}}, "is uncordoned"),
         (
             "nodes",
             {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}},
@@ -30,8 +30,8 @@ def words(kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[tupl
             {"spec": {"hard": {"cpu": "4"}}},
             "limit of cpu 2 → 4",
         ),
-        ("pods", {"spec": {}}, {"spec": {"nodeName": "node-c12"}}, "binds to node-c12"),
-        ("pods", {"metadata": {}}, {"metadata": {"deletionTimestamp": "x"}}, "is told to go"),
+        ("pods", {"spec": {}}, {"spec": {"nodeName": "node-c12"}}, "is bound to node-c12"),
+        ("pods", {"metadata": {}}, {"metadata": {"deletionTimestamp": "x"}}, "is marked for deletion"),
         (
             "deployments.apps",
             {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "x:1"}]}}}},
@@ -42,14 +42,14 @@ def words(kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[tupl
             "pods",
             {"metadata": {"finalizers": ["a"]}},
             {"metadata": {"finalizers": ["b"]}},
-            "finalizer b added, finalizer a taken off",
+            "finalizer b added, finalizer a removed",
         ),
         ("pods", {"metadata": {"labels": {"a": "1"}}}, {"metadata": {"labels": {"a": "2"}}}, "label a 1 → 2"),
         (
             "pods",
             {"status": {"containerStatuses": [{"name": "main", "restartCount": 1}]}},
             {"status": {"containerStatuses": [{"name": "main", "restartCount": 2}]}},
-            "container main is started again (restart 2)",
+            "container main restarted (restart 2)",
         ),
         (
             "pods",
@@ -61,7 +61,7 @@ def words(kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[tupl
                     ]
                 }
             },
-            "container main waits: ImagePullBackOff: no such",
+            "container main is waiting: ImagePullBackOff: no such",
         ),
     ],
 )
@@ -82,7 +82,7 @@ def test_a_pod_that_runs_and_is_ready_says_so_in_its_own_words():
     before = {"status": {"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}]}}
     after = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
 
-    assert words("pods", before, after) == [(LineKind.READY, "is ready"), (LineKind.STARTED, "runs")]
+    assert words("pods", before, after) == [(LineKind.READY, "is ready"), (LineKind.STARTED, "is running")]
 
 
 def test_counts_and_times_of_a_status_are_details():
@@ -94,7 +94,7 @@ def test_counts_and_times_of_a_status_are_details():
 
 
 def test_what_was_made_says_what_matters_of_it_at_once():
-    assert made("deployments.apps", {"spec": {"replicas": 3}}).text == "made, with 3 desired replicas"
-    assert made("deployments.apps", {"spec": {"replicas": 1}}).text == "made, with 1 desired replica"
-    assert made("pods", {"spec": {"nodeName": "n1"}}).text == "made, for n1"
-    assert made("zonequotas.mainstay.dev", {"spec": {"hard": {"cpu": "2"}}}).text == "made, with limits: cpu 2"
+    assert made("deployments.apps", {"spec": {"replicas": 3}}).text == "created with 3 desired replicas"
+    assert made("deployments.apps", {"spec": {"replicas": 1}}).text == "created with 1 desired replica"
+    assert made("pods", {"spec": {"nodeName": "n1"}}).text == "created for n1"
+    assert made("zonequotas.mainstay.dev", {"spec": {"hard": {"cpu": "2"}}}).text == "created with limits: cpu 2"

@@ -53,7 +53,7 @@ async def why_budget(case: Case, budget: Object) -> Finding:
     allowed = int(status.get("disruptionsAllowed") or 0)
     healthy, needed = int(status.get("currentHealthy") or 0), int(status.get("desiredHealthy") or 0)
     expected = int(status.get("expectedPods") or 0)
-    numbers = f"{healthy} of {expected} pods are healthy, {needed} have to be"
+    numbers = f"{healthy} of {expected} pods are healthy, {needed} must be"
     evidence = AnswerSource(source="status", revision=subject.revision)
     if allowed > 0:
         text = f"{subject.words} allows {count(allowed, 'disruption')}: {numbers}"
@@ -63,8 +63,8 @@ async def why_budget(case: Case, budget: Object) -> Finding:
     pods = [pod for pod in await case.all(PODS) if pod["metadata"].get("namespace") == subject.namespace]
     chosen = [pod for pod in pods if selector is not None and _selects(selector, pod) and is_active(pod)]
     if not chosen:
-        link = broken("selector", "selects no pod", evidence)
-        text = f"{subject.words} selects no pod, so it protects none"
+        link = broken("selector", "matches no pod", evidence)
+        text = f"{subject.words} protects no pods: its selector matches none"
         return Finding(cause=Cause.NOTHING_SELECTED, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
     text = f"{subject.words} allows no eviction: {numbers}"
     worst = await worst_of(case, [pod for pod in chosen if not is_ready(pod)])
@@ -109,7 +109,7 @@ async def eviction_refused(case: Case, pod: Object, who: str) -> Finding | None:
         (each.partition(": ")[2] for each in last.reasons if each.startswith((DISRUPTION_BUDGET, _FROZEN))), ""
     )
     message = shortened(detail or last.outcome.message, 240)
-    text = f"{who} was to be evicted{by} at {clock(moment(last.at))}, and that was refused: {message}"
+    text = f"The eviction of {who}{by} at {clock(moment(last.at))} was rejected: {message}"
     involved = []
     all_budgets = await _budgets_of(case, pod)
     budgets = [each["metadata"]["name"] for each in all_budgets]

@@ -70,8 +70,8 @@ async def why_deployment(case: Case, deployment: Object) -> Finding:
     if observed < current:
         if (hold := await _rollout_held(case, deployment, subject.words)) is not None:
             return hold.after((desired,))
-        seen = f"the last that its controller has seen is {observed}" if observed else "its controller has seen none"
-        what = f"Generation {current} of {subject.words} is not acted on: {seen}"
+        seen = f"the last observed is {observed}" if observed else "none was observed"
+        what = f"Generation {current} of {subject.words} is not observed yet: {seen}"
         found = await not_done(case, DEPLOYMENTS, deployment, "deployment", what, wanted_since)
         return found.after((desired,))
     links = [desired, await _controller(case, DEPLOYMENTS, deployment, "deployment", observed)]
@@ -104,7 +104,7 @@ def _given_up(deployment: Object, found: Finding) -> Finding:
     said = condition_of(deployment, rollout_status.PROGRESSING)
     if said is None or said.get("status") != "False" or found.verdict is not Verdict.WAITING:
         return found
-    link = broken("deadline", f"{said.get('reason')}: the rollout is given up", said_by(deployment, said))
+    link = broken("deadline", f"{said.get('reason')}: the rollout failed", said_by(deployment, said))
     return replace(found, verdict=Verdict.BLOCKED, chain=(*found.chain, link))
 
 
@@ -115,7 +115,7 @@ async def _controller(case: Case, kind: KindName, workload: Object, controller: 
     first = own[0] if own else None
     evidence = evidence_of(first) if first is not None else said_by(workload)
     reason = f": {first.reasons[0]}" if first is not None and first.reasons else ""
-    return done("controller", f"{controller} has seen generation {observed}{reason}", evidence)
+    return done("controller", f"{controller} observed generation {observed}{reason}", evidence)
 
 
 async def _rollout_held(case: Case, deployment: Object, words: str) -> Finding | None:
@@ -169,14 +169,12 @@ async def _no_set(case: Case, deployment: Object, since: datetime | None) -> Fin
 
 
 def _old_words(pods: Sequence[Object]) -> str:
-    """What there is of former templates: `2 old ones are ready`."""
+    """What there is of former templates: `2 of 2 old pods are ready`."""
     active = [pod for pod in pods if is_active(pod)]
     ready = sum(is_ready(pod) for pod in active)
     if len(active) < 2:
-        return f"the old one is {'' if ready else 'not '}ready" if active else ""
-    if ready == len(active):
-        return f"{ready} old ones are ready"
-    return f"of {len(active)} old ones {ready or 'none'} {'is' if ready <= 1 else 'are'} ready"
+        return f"the old pod is {'' if ready else 'not '}ready" if active else ""
+    return f"{ready} of {len(active)} old pods {'is' if ready == 1 else 'are'} ready"
 
 
 def _is_complete(deployment: Object, new: Object | None) -> bool:
@@ -208,9 +206,9 @@ async def _rolling(
         return replace(stuck, sentence=shortened(f"The rollout of {words} waits: {stuck.sentence}", 400))
     if old and updated >= wanted and case.now - (moved or case.now) > timedelta(seconds=30):
         names = listed(each["metadata"]["name"] for each in old)
-        what = f"The rollout of {words} is not over: {names} still has pods"
+        what = f"The rollout of {words} is not complete: {names} still {'has' if len(old) == 1 else 'have'} pods"
         return await not_done(case, DEPLOYMENTS, deployment, "deployment", what, moved)
-    text = f"{words} is being rolled out: {updated} of {wanted} pods are of the new template, {available} are available"
+    text = f"{words} is rolling out: {updated} of {wanted} pods updated, {available} available"
     link = waiting("rollout", f"{updated} of {wanted} updated", said_by(deployment, said or None))
     return Finding(
         cause=Cause.ROLLING_OUT, sentence=sentence(text), verdict=Verdict.WAITING, since=moved, chain=(link,)
@@ -218,7 +216,7 @@ async def _rolling(
 
 
 async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
-    text = "the Deployment controller keeps only so many old ReplicaSets (revisionHistoryLimit)"
+    text = "old ReplicaSets beyond revisionHistoryLimit are deleted"
     return Removal(Cause.ROLLED_OVER, text, (link,))
 
 

@@ -44,7 +44,7 @@ class ServingReason(StrEnum):
     NOT_IN_SLICE = "NotInSlice"
     """It is ready, a Service selects it, and no slice has it."""
     NOT_SELECTED = "NotSelected"
-    """No Service leads to it any more."""
+    """No Service routes to it any more."""
 
 
 def _ready_pods(endpoints: Any) -> Iterable[str]:
@@ -107,17 +107,19 @@ class Serving(Controller):
         if not pod_state.is_ready(pod):
             return Decision() if said is None else _say(Truth.FALSE, ServingReason.NOT_READY, "it is not ready")
         if service := _leading_here(view, pod):
-            return _say(Truth.TRUE, ServingReason.IN_SLICE, f"Service {service} leads to it")
+            return _say(Truth.TRUE, ServingReason.IN_SLICE, f"Service {service} routes to it")
         services = [each["metadata"]["name"] for each in services_of(view, pod)]
         if said is None and not services:
             return Decision()
         if not services:
-            return _say(Truth.FALSE, ServingReason.NOT_SELECTED, "no Service leads to it")
+            return _say(Truth.FALSE, ServingReason.NOT_SELECTED, "no Service routes to it")
         since = pod_state.ready_since(pod)
         if said is None and since is not None and since <= view.now < since + PATIENCE:
-            return Decision(result=WakeAt(since + PATIENCE, "it should be in a slice by then"))
+            return Decision(result=WakeAt(since + PATIENCE, "a slice should contain it by then"))
         return _say(
-            Truth.FALSE, ServingReason.NOT_IN_SLICE, f"Service {services[0]} selects it and has no slice with it"
+            Truth.FALSE,
+            ServingReason.NOT_IN_SLICE,
+            f"Service {services[0]} selects it, but none of its EndpointSlices contains it",
         )
 
 

@@ -32,7 +32,7 @@ async def why_service(case: Case, service: Object) -> Finding:
     subject = subject_of(SERVICES, service)
     selector: Mapping[str, str] = (service.get("spec") or NOTHING).get("selector") or {}
     if not selector:
-        text = f"{subject.words} has no selector: its endpoints are written by its owner"
+        text = f"{subject.words} has no selector: its owner manages its endpoints"
         link = done("selector", "none", said_by(service))
         return Finding(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
     wanted = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
@@ -41,9 +41,11 @@ async def why_service(case: Case, service: Object) -> Finding:
     if not chosen:
         return await _nothing_selected(case, service, subject.words, selector, wanted, pods)
     ready = [pod for pod in chosen if is_ready(pod)]
-    link = done("selector", f"{wanted} selects {count(len(chosen), 'pod')}", said_by(service))
+    link = done("selector", f"{wanted} matches {count(len(chosen), 'pod')}", said_by(service))
     if ready:
-        text = f"{subject.words} leads to {len(ready)} of {count(len(chosen), 'pod')} that it selects by {wanted}"
+        missing = len(chosen) - len(ready)
+        whole = f"{count(len(chosen), 'pod')}, {missing} not ready" if missing else count(len(chosen), "ready pod")
+        text = f"{subject.words} routes to {len(ready)} of {whole} (selector {wanted})"
         troubled = await case.in_trouble(map(node_of, ready))
         slow = [pod for pod in chosen if not is_ready(pod) or node_of(pod) in troubled]
         worst = await worst_of(case, slow)
@@ -54,12 +56,12 @@ async def why_service(case: Case, service: Object) -> Finding:
         )
     worst = await worst_of(case, chosen)
     if worst is None:
-        text = f"{subject.words} leads nowhere: none of its pods is ready"
+        text = f"{subject.words} has no ready endpoints: none of its pods is ready"
         return Finding(cause=Cause.NOT_READY_YET, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
     found_below, _, also = worst
     none = "the only pod" if len(chosen) == 1 else f"none of the {len(chosen)} pods"
     is_ready_ = "is not ready" if len(chosen) == 1 else "is ready"
-    text = f"{subject.words} leads nowhere: {none} it selects {is_ready_}. {found_below.sentence}"
+    text = f"{subject.words} has no ready endpoints: {none} it selects {is_ready_}. {found_below.sentence}"
     return Finding(
         cause=found_below.cause,
         sentence=shortened(text, 420),
@@ -87,11 +89,11 @@ async def _nothing_selected(
                 if key in selector and value != selector[key]:
                     near.setdefault(f"{key}={value}", []).append(pod["metadata"]["name"])
     alike = [each for part in wanted.split(",") for each in difflib.get_close_matches(part, near, n=1, cutoff=_ALIKE)]
-    text = f"{words} leads nowhere: no pod has {wanted}, by which it selects"
+    text = f"{words} has no endpoints: no pod matches its selector {wanted}"
     if alike:
         names = near[alike[0]]
         text += f"; {count(len(names), 'pod')} ({listed(names, 2)}) {'has' if len(names) == 1 else 'have'} {alike[0]}"
-    link = broken("selector", f"{wanted} selects nothing", said_by(service))
+    link = broken("selector", f"{wanted} matches no pod", said_by(service))
     return Finding(
         cause=Cause.SELECTOR_MISMATCH if alike else Cause.NOTHING_SELECTED,
         sentence=sentence(text),

@@ -18,7 +18,7 @@ async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
     for reference in obj["metadata"].get("ownerReferences") or ():
         kind = OWNER_KINDS.get((str(reference.get("apiVersion") or "").rpartition("/")[0], str(reference.get("kind"))))
         name = str(reference.get("name") or "")
-        text = f"its owner {reference.get('kind')} {name} is gone"
+        text = f"its owner {reference.get('kind')} {name} no longer exists"
         if kind is None:
             return Removal(Cause.OWNER_DELETED, text, (link,))
         versions = await case.versions(kind.text, namespace, name)
@@ -28,9 +28,9 @@ async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
         if went is None:
             return Removal(Cause.OWNER_DELETED, text, (link,))
         above = await why_told_to_go(case, went)
-        text = f"its owner {reference.get('kind')} {name} was removed at {clock(went.at)}: {above.text}"
+        text = f"its owner {reference.get('kind')} {name} was deleted at {clock(went.at)}{above.after_time}"
         return Removal(Cause.OWNER_DELETED, text, (*above.links, link), above.involved)
-    return Removal(Cause.OWNER_DELETED, "its owner is gone", (link,))
+    return Removal(Cause.OWNER_DELETED, "its owner no longer exists", (link,))
 
 
 ROOM: Final = WhyRoom(remover=why_removed)

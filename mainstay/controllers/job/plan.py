@@ -20,10 +20,10 @@ def _wanted(job: Object) -> int:
 def _notes(job: Object) -> Sequence[str]:
     spec = job.get("spec") or {}
     if spec.get("suspend"):
-        return ["it is suspended: no pods are made"]
+        return ["suspended: no pods are created"]
     parallelism, completions = int(spec.get("parallelism", 1)), int(spec.get("completions") or 1)
     if completions > parallelism:
-        return [f"{parallelism} at a time, {completions} in all: the others are made as these complete"]
+        return [f"parallelism {parallelism}, completions {completions}: further pods are created as these complete"]
     return []
 
 

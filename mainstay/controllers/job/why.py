@@ -47,7 +47,7 @@ async def why_job(case: Case, job: Object) -> Finding:
     desired, since = await _desired(case, job)
     succeeded = int(status.get("succeeded") or 0)
     wanted = int(spec.get("completions") or spec.get("parallelism") or 1)
-    progress = f"{succeeded} of {wanted} done"
+    progress = f"{succeeded} of {wanted} completions"
     for name in ("Failed", "FailureTarget"):
         said = condition_of(job, name)
         if said is not None and said.get("status") == "True":
@@ -56,7 +56,7 @@ async def why_job(case: Case, job: Object) -> Finding:
     if over is not None and over.get("status") == "True":
         at = time_of(over.get("lastTransitionTime"))
         link = done("complete", progress, said_by(job, over))
-        text = f"{words} is done since {clock(at)}: {progress}"
+        text = f"{words} completed at {clock(at)}: {progress}"
         found = Finding(
             cause=Cause.COMPLETED, sentence=sentence(text), verdict=Verdict.SATISFIED, since=at, chain=(link,)
         )
@@ -69,16 +69,16 @@ async def why_job(case: Case, job: Object) -> Finding:
     worst = await worst_of(case, [pod for pod in active if not is_ready(pod)])
     if worst is not None:
         found, number, also = worst
-        verbs = verbs_for(found.cause, are_ready=False)
+        verbs = verbs_for(found.cause)
         text = f"{share(number, len(active), words, '', verbs)} ({progress}): "
         link = done("pods", f"{len(active)} active, {progress}", said_by(job))
         return replace(found, sentence=shortened(text + found.sentence, 420), also=also).after((desired, link))
     parallel = min(int(spec.get("parallelism") or 1), max(wanted - succeeded, 0))
     if len(active) < parallel:
         return (await _not_made(case, job, words, len(active), parallel, since, failures)).after((desired,))
-    text = f"{words} is at work: {progress}, {count(len(active), 'pod')} at it"
+    text = f"{words} is running: {progress}, {count(len(active), 'active pod')}"
     link = waiting("pods", f"{len(active)} active, {progress}", said_by(job))
-    notes = (f"{count(failures, 'pod')} of it failed so far",) if failures else ()
+    notes = (f"{count(failures, 'pod')} failed so far",) if failures else ()
     found = Finding(cause=Cause.RUNNING, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,), notes=notes)
     return found.after((desired,))
 
@@ -88,7 +88,8 @@ async def _desired(case: Case, job: Object) -> tuple[ChainLink, datetime | None]
     versions = await case.versions(JOBS.text, subject.namespace, subject.name)
     first = next((each for each in versions if each.before is None and not each.is_first_known), None)
     text = (
-        f"{spec.get('completions') or spec.get('parallelism') or 1} completions, {spec.get('parallelism', 1)} at a time"
+        f"{count(spec.get('completions') or spec.get('parallelism') or 1, 'completion')}, "
+        f"parallelism {spec.get('parallelism', 1)}"
     )
     if first is None:
         return done("desired", text, said_by(job)), pod_state.created_at(job)
@@ -120,7 +121,7 @@ async def _failed(case: Case, job: Object, words: str, said: dict[str, str]) -> 
     link = broken("job", f"{reason}: {shortened(message, 120)}", said_by(job, said))
     if reason == "DeadlineExceeded":
         seconds = job["spec"].get("activeDeadlineSeconds")
-        text = f"{words} was ended because its {seconds} s were over (DeadlineExceeded)"
+        text = f"{words} exceeded its activeDeadlineSeconds of {seconds} (DeadlineExceeded)"
         below = await _last_failure(case, job)
         if below is not None:
             text += f". {below.sentence}"
@@ -132,10 +133,10 @@ async def _failed(case: Case, job: Object, words: str, said: dict[str, str]) -> 
             chain=(link,),
         )
     failures = int((job.get("status") or NOTHING).get("failed") or 0)
-    text = f"{words} has failed ({reason}) after {count(failures, 'failed pod')}"
+    text = f"{words} failed ({reason}) after {count(failures, 'failed pod')}"
     below = await _last_failure(case, job)
     if below is None:
-        case.gaps["none of its failed pods is known any more, so why they failed is unknown"] = None
+        case.gaps["the journal has none of its failed pods, so why they failed is unknown"] = None
         said_text = sentence(shortened(f"{text}: {message}", 400))
     else:
         said_text = shortened(f"{text}: {below.sentence}", 420)
@@ -177,7 +178,7 @@ async def _last_failure(case: Case, job: Object) -> Finding | None:
 async def _not_made(
     case: Case, job: Object, words: str, there: int, wanted: int, since: datetime | None, failures: int
 ) -> Finding:
-    what = f"{there} of {wanted} pods of {words} {'is' if there == 1 else 'are'} there"
+    what = f"{there} of {wanted} pods of {words} {'exists' if there == 1 else 'exist'}"
     hold = await held(case, JOBS, job, ("job",), what)
     if hold is not None:
         return hold
@@ -189,13 +190,13 @@ async def _not_made(
         if (later := await freed(case, subject.namespace, refused, what, "job")) is not None:
             return later
         cause, verdict = refusal_cause(refused.cause)
-        text = f"{what}, and the server refuses to make more: {message}"
+        text = f"{what}, and the API server rejects more: {message}"
         link = broken("admission", shortened(message, 200), said_by(job))
         return Finding(cause=cause, sentence=sentence(shortened(text, 400)), verdict=verdict, chain=(link,))
     if failures:
         below = await _last_failure(case, job)
         if below is not None:
-            text = f"{what}: {count(failures, 'pod')} of it failed, and the next is made later. {below.sentence}"
+            text = f"{what}: {count(failures, 'pod')} failed, backing off. {below.sentence}"
             return replace(below, sentence=shortened(text, 420), verdict=Verdict.WAITING)
     return await not_done(case, JOBS, job, "job", what, since)
 
@@ -206,7 +207,7 @@ async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
     name = owner_name(obj)
     if not name:  # It is the Job itself.
         seconds = (obj.get("spec") or NOTHING).get("ttlSecondsAfterFinished")
-        text = f"it was over, and so are the {seconds} s that it stays after that (ttlSecondsAfterFinished)"
+        text = f"it finished, and its ttlSecondsAfterFinished of {seconds} expired"
         return Removal(Cause.COMPLETED, text, (link,))
     job = await case.get(JOBS, name, obj["metadata"].get("namespace") or "") if name else None
     for each in ("FailureTarget", "Failed", "SuccessCriteriaMet", "Complete", "Suspended"):
@@ -214,11 +215,11 @@ async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
         if said is not None and said.get("status") == "True" and each == "Suspended":
             return await _by_suspending(case, obj, name, link)
         if said is not None and said.get("status") == "True":
-            text = f"Job {name} is over ({said.get('reason')}): {said.get('message')}"
+            text = f"Job {name} finished ({said.get('reason')}): {said.get('message')}"
             cause = {"Complete": Cause.COMPLETED, "SuccessCriteriaMet": Cause.COMPLETED}
             return Removal(cause.get(each, Cause.BACKOFF_LIMIT_EXCEEDED), shortened(text), (link,))
     reason = f" ({told.who.reason})" if told.who.reason else ""
-    return Removal(Cause.SCALED_DOWN, f"Job {name} does not need it any more{reason}", (link,))
+    return Removal(Cause.SCALED_DOWN, f"Job {name} no longer needs it{reason}", (link,))
 
 
 async def _by_suspending(case: Case, obj: Object, name: str, link: ChainLink) -> Removal:

@@ -48,7 +48,7 @@ async def why_namespace(case: Case, namespace: Object) -> Finding:
     told = _told(versions)
     since = told.at if told is not None else time_of(namespace["metadata"].get("deletionTimestamp"))
     by = f" by {told.who.user or told.who.name}" if told is not None else ""
-    links = (done("removed", f"told to go{by} at {clock(since)}", *((written(told),) if told is not None else ())),)
+    links = (done("deleted", f"at {clock(since)}{by}", *((written(told),) if told is not None else ())),)
     remaining = condition_of(namespace, "NamespaceContentRemaining") or NOTHING
     left = await _find_content(case, name)
     stuck = [(kind, obj) for kind in left for obj in left[kind] if obj["metadata"].get("finalizers")]
@@ -57,8 +57,9 @@ async def why_namespace(case: Case, namespace: Object) -> Finding:
         finalizers = [str(each) for each in obj["metadata"]["finalizers"]]
         which = f"{kind.kind} {obj['metadata']['name']}"
         more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
-        text = f"{words} is being deleted{by} since {clock(since)}, and {which}{more} waits for "
-        text += f"{listed(finalizers)}: that finalizer has not been removed for {ago(since, case.now)}"
+        word = "finalizer" if len(finalizers) == 1 else "finalizers"
+        text = f"{words} was deleted{by} at {clock(since)} and waits for {which}{more}, which is blocked by {word} "
+        text += f"{listed(finalizers)} (for {ago(since, case.now)})"
         link = broken("content", f"{which}: {listed(finalizers)}", said_by(obj), of=subject_of(kind, obj))
         return Finding(
             cause=Cause.FINALIZER_WAITING,
@@ -71,17 +72,17 @@ async def why_namespace(case: Case, namespace: Object) -> Finding:
     failed = condition_of(namespace, "NamespaceDeletionContentFailure") or NOTHING
     if failed.get("status") == "True":
         message = shortened(str(failed.get("message") or ""), 200)
-        text = f"{words} is being deleted{by}, and not all that is in it can be listed or removed: {message}"
+        text = f"{words} was deleted{by}, but some of its content cannot be listed or deleted: {message}"
         link = broken("content", message, said_by(namespace, failed))
         return Finding(
             cause=Cause.NAMESPACE_TERMINATING, sentence=sentence(text), verdict=Verdict.WAITING, chain=(*links, link)
         )
     if not remaining and since is not None and case.now - since > timedelta(seconds=10):
-        what = f"{words} is being deleted{by} since {clock(since)}"
+        what = f"{words} was deleted{by} at {clock(since)} and is not empty yet"
         return (await not_done(case, NAMESPACES, namespace, "namespace", what, since)).after(links)
     counts = [f"{len(left[kind])} {kind.text}" for kind in left]
-    rest = f"still there: {listed(counts)}" if counts else str(remaining.get("message") or "nearly empty")
-    text = f"{words} is being deleted{by} since {clock(since)}: {rest}"
+    rest = f"remaining: {listed(counts)}" if counts else str(remaining.get("message") or "nearly empty")
+    text = f"{words} is terminating, deleted{by} at {clock(since)}: {rest}"
     link = waiting("content", rest, said_by(namespace, remaining or None))
     return Finding(
         cause=Cause.NAMESPACE_TERMINATING,

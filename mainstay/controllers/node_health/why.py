@@ -39,7 +39,7 @@ from mainstay.explain.why.trouble import Trouble
 from mainstay.explain.writers import Version
 
 NODE_HEALTH: Final = "node-health"
-_NAMES: Final = {PODS: "its places for pods", CPU: "its cpu", MEMORY: "its memory"}
+_NAMES: Final = {PODS: "pod slots"}
 _UNHEALTHY: Final = (HealthState.SUSPECT, HealthState.UNKNOWN, HealthState.RELEASED)
 
 
@@ -51,9 +51,7 @@ async def trouble_of(case: Case, name: str) -> Trouble | None:
         gone = next((each for each in reversed(versions) if each.after is None), None)
         if gone is None:
             source = (AnswerSource(source="no such node"),)
-            return Trouble(
-                Cause.NODE_DOES_NOT_EXIST, f"{name} is not there, and no record says that it ever was", None, source
-            )
+            return Trouble(Cause.NODE_DOES_NOT_EXIST, f"{name} does not exist, nor is it in the journal", None, source)
         text = f"{name} was deleted at {clock(gone.at)} by {gone.who.name}"
         return Trouble(Cause.NODE_LOST, text, gone.at, (written(gone),), is_silent=True)
     record = record_in(node)
@@ -62,7 +60,7 @@ async def trouble_of(case: Case, name: str) -> Trouble | None:
     ready = condition_of(node, "Ready")
     if ready is not None and ready.get("status") != "True":
         since = time_of(ready.get("lastTransitionTime"))
-        what = "is not heard of" if ready.get("status") == "Unknown" else "says that it is not ready"
+        what = "has been unreachable" if ready.get("status") == "Unknown" else "has reported not ready"
         why = shortened(str(ready.get("message") or ready.get("reason") or ""), 120)
         text = f"{name} {what} since {clock(since)}" + (f" ({why})" if why else "")
         cause = Cause.NODE_LOST if ready.get("status") == "Unknown" else Cause.NODE_NOT_READY
@@ -104,11 +102,11 @@ async def _silent(case: Case, node: Object) -> Trouble:
     evidence = (said_by(node), *decided)
     for_so_long = f"since {clock(since)} ({ago(since, case.now)})"
     if record.state == HealthState.SUSPECT:
-        text = f"{name} is late with its heartbeat, not heard of {for_so_long}"
+        text = f"{name} is late with its heartbeat: none {for_so_long}"
         return Trouble(Cause.NODE_NOT_READY, text, since, evidence)
-    silent = f"{name} is not heard of {for_so_long}"
+    silent = f"{name} has sent no heartbeat {for_so_long}"
     if record.state == HealthState.RELEASED:
-        text = f"{silent}, so long that its pods may be replaced"
+        text = f"{silent}; its pods are released for eviction"
         return Trouble(Cause.NODE_LOST, text, since, evidence, is_silent=True, because=record.evidence)
     if record.held:
         zone = zone_of(node)
@@ -116,21 +114,21 @@ async def _silent(case: Case, node: Object) -> Trouble:
         down = [each["metadata"]["name"] for each in others if record_in(each).state in _UNHEALTHY]
         cause = Cause.EVICTIONS_FROZEN if "frozen" in record.held else Cause.NODE_LOST
         where = f"zone {zone}" if zone else "the cluster"
-        like = f", like {len(down)} of {len(others)} nodes of {where}" if cause is Cause.NODE_LOST else ""
-        text = f"{silent}{like}, and its pods are not replaced yet: {record.held}"
+        like = f", like {len(down)} of {len(others)} nodes in {where}" if cause is Cause.NODE_LOST else ""
+        text = f"{silent}{like}; its pods are not evicted yet: {record.held}"
         return Trouble(cause, text, since, evidence, is_silent=True, because=record.evidence)
-    text = f"{silent}, and its pods are not replaced yet"
+    text = f"{silent}; its pods are not evicted yet"
     return Trouble(Cause.NODE_LOST, text, since, evidence, is_silent=True, because=record.evidence)
 
 
 def stays_until(node: Object, pod: Object, now: datetime) -> str:
-    """How long a pod tolerates that its node is not heard of, in words. Empty: no longer, or it is not asked to go."""
+    """How long a pod tolerates that its node is lost, in words. Empty: no longer, or it is not being evicted."""
     if not _has_to_go(node):
         return ""
     until = _tolerates_until(node, pod, now)
     if until is None:
-        return "; it tolerates that for as long as it lasts"
-    return f"; it tolerates that until {clock(until)}" if until > now else ""
+        return "; the pod tolerates this indefinitely"
+    return f"; the pod tolerates this until {clock(until)}" if until > now else ""
 
 
 def _stay_until(node: Object, pods: list[Object], now: datetime) -> str:
@@ -140,15 +138,15 @@ def _stay_until(node: Object, pods: list[Object], now: datetime) -> str:
     all_ends = [_tolerates_until(node, pod, now) for pod in pods]
     ends = sorted(each for each in all_ends if each is not None)
     if not ends:
-        return f", and {'tolerates' if len(pods) == 1 else 'tolerate'} that for as long as it lasts"
-    stays = f", and {len(pods) - len(ends)} of them for as long as it lasts" if len(ends) < len(pods) else ""
+        return f" and {'tolerates' if len(pods) == 1 else 'tolerate'} this indefinitely"
+    stays = f", {len(pods) - len(ends)} of them indefinitely" if len(ends) < len(pods) else ""
     if ends[-1] <= now:
-        return f", and {'tolerates' if len(pods) == 1 else 'tolerate'} that no longer{stays}"
+        return f" and no longer {'tolerates' if len(pods) == 1 else 'tolerate'} this{stays}"
     if ends[0] == ends[-1]:
         when = f"until {clock(ends[0])}"
     else:
         when = f"until {clock(ends[0])} (the first) to {clock(ends[-1])} (the last)"
-    return f", and {'tolerates' if len(pods) == 1 else 'tolerate'} that {when}{stays}"
+    return f" and {'tolerates' if len(pods) == 1 else 'tolerate'} this {when}{stays}"
 
 
 def _has_to_go(node: Object) -> bool:
@@ -207,7 +205,7 @@ async def _why(case: Case, node: Object) -> Finding:
             chain=(*links, trouble.link),
             involved=involved,
         )
-    links.append(done("health", "its lease is renewed, and it is ready", said_by(node, condition_of(node, "Ready"))))
+    links.append(done("health", "Ready, lease renewed", said_by(node, condition_of(node, "Ready"))))
     also = []
     found: Finding | None = None
     if (node.get("spec") or NOTHING).get("unschedulable"):
@@ -216,7 +214,12 @@ async def _why(case: Case, node: Object) -> Finding:
     if taints and found is None:
         found = await _tainted(case, node, who, taints)
     elif taints and found is not None:
-        also.append(Also(Cause.UNTOLERATED_TAINT, f"it has the taints {listed(map(str, taints))}"))
+        also.append(
+            Also(
+                Cause.UNTOLERATED_TAINT,
+                f"it has {'taint' if len(taints) == 1 else 'taints'} {listed(map(str, taints))}",
+            )
+        )
     room, full = _room(node, on_it)
     if found is not None:
         return Finding(
@@ -231,9 +234,7 @@ async def _why(case: Case, node: Object) -> Finding:
             notes=(room,),
         )
     if full:
-        text = (
-            f"{who} takes no more pods: nothing is left of {listed(_NAMES.get(each, each) for each in full)} ({room})"
-        )
+        text = f"{who} is full: no {listed(_NAMES.get(each, each) for each in full)} left ({room})"
         link = broken("room", room, said_by(node))
         return Finding(
             cause=Cause.NODE_FULL,
@@ -244,7 +245,7 @@ async def _why(case: Case, node: Object) -> Finding:
         )
     return Finding(
         cause=Cause.SATISFIED,
-        sentence=sentence(f"{who} is ready and takes pods: {room}"),
+        sentence=sentence(f"{who} is ready and schedulable: {room}"),
         verdict=Verdict.SATISFIED,
         chain=(*links, done("room", room, said_by(node))),
         involved=involved,
@@ -255,8 +256,8 @@ async def _made(case: Case, node: Object) -> ChainLink:
     versions = await case.versions(NODES.text, "", node["metadata"]["name"])
     first = next((each for each in versions if each.before is None and not each.is_first_known), None)
     if first is None:
-        return done("node", f"there since {node['metadata'].get('creationTimestamp')}", said_by(node))
-    return done("node", f"made by {first.who.name}", written(first))
+        return done("node", f"created at {node['metadata'].get('creationTimestamp')}", said_by(node))
+    return done("node", f"created by {first.who.name}", written(first))
 
 
 async def _cordoned(case: Case, node: Object, who: str) -> Finding:
@@ -268,7 +269,7 @@ async def _cordoned(case: Case, node: Object, who: str) -> Finding:
     evidence = written(last) if last is not None else said_by(node)
     return Finding(
         cause=Cause.NODE_CORDONED,
-        sentence=sentence(f"{who} takes no pods because it was cordoned{by}"),
+        sentence=sentence(f"{who} {'was' if by else 'is'} cordoned{by}: no new pods are scheduled to it"),
         verdict=Verdict.BLOCKED,
         since=since,
         chain=(broken("cordon", f"cordoned{by}", evidence),),
@@ -287,7 +288,7 @@ async def _tainted(case: Case, node: Object, who: str, taints: list[Taint]) -> F
     evidence = written(last) if last is not None else said_by(node)
     words = listed(map(str, taints))
     ours = all(taint in TAINTS for taint in taints)
-    text = f"{who} takes only pods that tolerate {words}{by}"
+    text = f"{who} accepts only pods that tolerate {words}{by}"
     return Finding(
         cause=Cause.NODE_NOT_READY if ours else Cause.UNTOLERATED_TAINT,
         sentence=sentence(text),
@@ -342,10 +343,10 @@ async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
     taints = untolerated(taints_of(then), tolerations_of(obj.get("spec") or NOTHING), (NO_EXECUTE,)) if then else ()
     every = [taint for taint in taints_of(then) if taint.effect == NO_EXECUTE] if then else []
     if any(taint.key == RELEASED.key for taint in every):
-        text = f"its node {name} was not heard of for so long that its pods are replaced"
+        text = f"its node {name} stopped sending heartbeats and was released for eviction"
         return Removal(Cause.NODE_LOST, text, (link,))
     named = listed(str(taint) for taint in (taints or every))
-    text = f"{name} got the taint {named}, which it does not tolerate" if named else said or f"a taint of {name}"
+    text = f"it does not tolerate taint {named} of {name}" if named else said or f"a taint of {name}"
     involved: tuple[Involved, ...] = ()
     versions = await case.versions(NODES.text, "", name)
     setting = [
@@ -379,7 +380,7 @@ async def _with_refused_evictions(case: Case, node: Object, found: Finding) -> F
     for pod in sorted(here, key=lambda each: each["metadata"]["name"])[:PODS_LOOKED_AT]:
         refused = await case.rooms.evictions().eviction_refused(case, pod, subject_of(POD_KIND, pod).words)
         if refused is not None:
-            still = f"{count(len(here), 'pod')} {'is' if len(here) == 1 else 'are'} still there"
+            still = f"{count(len(here), 'pod')} {'is' if len(here) == 1 else 'are'} still on it"
             text = f"{found.sentence.removesuffix('.')}; {still}. {refused.sentence}"
             return replace(found, sentence=shortened(text, 420), chain=(*found.chain, *refused.chain))
     return found

@@ -11,7 +11,7 @@ from mainstay.explain.writers import Version
 
 
 async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
-    return Removal(Cause.COMPLETED, "it had ended, and the oldest that have are removed", (link,))
+    return Removal(Cause.COMPLETED, "it had terminated, and the oldest terminated pods are deleted", (link,))
 
 
 ROOM: Final = WhyRoom(remover=why_removed)

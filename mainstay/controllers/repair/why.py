@@ -12,7 +12,7 @@ from mainstay.explain.writers import Version
 
 
 async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
-    text = f"its node {node_of(told.object)} is not there any more, and repair removed it"
+    text = f"its node {node_of(told.object)} no longer exists, and repair deleted it"
     return Removal(Cause.NODE_LOST, text, (link,))
 
 

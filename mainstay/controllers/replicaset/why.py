@@ -66,7 +66,7 @@ async def why_replica_set(case: Case, replica_set: Object) -> Finding:
         return fight.after((desired,))
     observed = int((replica_set.get("status") or NOTHING).get("observedGeneration") or 0)
     if observed < subject.generation:
-        what = f"Generation {subject.generation} of {subject.words} is not acted on"
+        what = f"Generation {subject.generation} of {subject.words} is not observed yet"
         return (await not_done(case, REPLICASETS, replica_set, "replicaset", what, wanted_since)).after((desired,))
     below = await hold_up(case, replica_set, subject.words)
     if below is not None:
@@ -115,8 +115,8 @@ async def hold_up(case: Case, replica_set: Object, words: str, old: str = "") ->
         return None
     found, number, also = worst
     pod = found.about
-    made = done("pods", f"{len(active)} of {wanted} pods are made", said_by(replica_set))
-    text = share(number, wanted, words, old, verbs_for(found.cause, all(is_ready(pod) for pod in slow)))
+    made = done("pods", f"{len(active)} of {wanted} pods exist", said_by(replica_set))
+    text = share(number, wanted, words, old, verbs_for(found.cause))
     text = f"{text}: {found.sentence}"
     return replace(found, sentence=shortened(text, 420), about=pod, also=also).after((link, made))
 
@@ -126,7 +126,7 @@ async def _not_made(
 ) -> Finding | None:
     """Why pods are missing."""
     subject = subject_of(REPLICASETS, replica_set)
-    what = f"{there} of {wanted} pods of {words} {'is' if there == 1 else 'are'} there"
+    what = f"{there} of {wanted} pods of {words} {'exists' if there == 1 else 'exist'}"
     hold = await held(case, REPLICASETS, replica_set, ("replicaset",), what)
     if hold is not None:
         return hold
@@ -139,7 +139,7 @@ async def _not_made(
         cause, verdict = refusal_cause(str(said.get("cause") or ""))
         if (later := await freed(case, subject.namespace, last_refused(own), what, "replicaset")) is not None:
             return later
-        text = f"{what}, and the server refuses to make more: {message}"
+        text = f"{what}, and the API server rejects more: {message}"
         return Finding(
             cause=cause,
             sentence=sentence(shortened(text, 400)),
@@ -150,7 +150,7 @@ async def _not_made(
     if failed_ones:
         last = max(failed_ones, key=lambda pod: (pod_state.created_at(pod), pod["metadata"]["name"]))
         found = await of_pod(case, last, is_asked=False)
-        text = f"{what}: {count(len(failed_ones), 'pod')} of it failed, and the next is made later. {found.sentence}"
+        text = f"{what}: {count(len(failed_ones), 'pod')} failed, backing off. {found.sentence}"
         return replace(found, sentence=shortened(text, 420), about=subject_of(PODS, last))
     versions = await case.versions(REPLICASETS.text, subject.namespace, subject.name)
     since, _ = find_desired(replica_set, versions)
@@ -199,7 +199,7 @@ async def _find_shrinking(case: Case, namespace: str, name: str, until: int) -> 
         return Removal(Cause.SCALED_DOWN, text, links, (Involved(who, f"scaled {deployment}", (written(smaller),)),))
     if newer is not None:
         who = newer.who.name
-        text = f"Deployment {deployment} has a newer template since {clock(newer.at)}, set by {who}"
+        text = f"{who} changed the template of Deployment {deployment} at {clock(newer.at)}"
         links = (done("desired", text, written(newer)), *links)
         return Removal(Cause.ROLLED_OVER, text, links, (Involved(who, f"changed {deployment}", (written(newer),)),))
     return Removal(Cause.SCALED_DOWN, text, links)

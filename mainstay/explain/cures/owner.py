@@ -77,5 +77,5 @@ def unchangeable(workload: Workload) -> str:
     if workload.can_change:
         return ""
     if workload.kind == "pod":
-        return " (a pod cannot be changed: delete it and make it so)"
-    return f" (what {workload} makes its pods from cannot be changed: delete it and make it so)"
+        return " (the spec of a pod is immutable: delete and recreate it)"
+    return f" (the pod template of {workload} is immutable: delete and recreate it)"

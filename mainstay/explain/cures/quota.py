@@ -43,11 +43,11 @@ def quota_cures(quotas: Iterable[Object], pod: Object, count: int = 1) -> tuple[
             commands.append(patched("resourcequota", metadata["name"], metadata.get("namespace") or "", patch, "merge"))
     found = []
     if parts and not _refused(raised, pod, count):
-        text = f"{'; '.join(parts)}: then {_pods(count)} can be made"
+        text = f"{'; '.join(parts)}: then {_pods(count)} can be created"
         found.append(TriedCure((CureKind.RAISE_QUOTA,), text, (), "", " && ".join(commands), cost=20 + 10 * len(parts)))
     fewer = _fits(limits, pod, count)
     if 0 < fewer < count:
-        text = f"ask for {count - fewer} fewer: {_pods(fewer)} can be made as it is"
+        text = f"request {count - fewer} fewer: {_pods(fewer)} can be created within the quota"
         found.append(TriedCure((CureKind.SCALE_DOWN,), text, (), "", cost=40))
     return tuple(found)
 
@@ -89,7 +89,7 @@ def _say_it(quotas: Iterable[Object], pod: Object) -> TriedCure | None:
         missing = find_missing(limit.hard, pod)
         if missing:
             workload = workload_of(pod)
-            text = f"say {show_missing(missing)} (quota {limit.name} counts it)"
+            text = f"specify {show_missing(missing)} (quota {limit.name} counts it)"
             container = (pod["spec"].get("containers") or [{}])[0].get("name", "")
             resources = {name.removeprefix("requests.") for name in missing}
             example = {name: amount for name, amount in _EXAMPLES.items() if name in resources}

@@ -68,7 +68,7 @@ async def debug(
     if workload is None:
         what = StoryObject(kind.text, name, namespace).words
         raise NothingKnown(
-            f"there is no {what} at that moment. `mainstay timeline` tells of what is gone; --at names another moment."
+            f"{what} not found at that time: `mainstay timeline` shows deleted objects, --at selects another time"
         )
     view = await _Joining(moment, rooms, known, kind, workload, versions).view()
     return with_root_cause(view, await why(moment, rooms, kind, name, namespace))
@@ -85,7 +85,7 @@ def with_root_cause(view: DebugView, answer: WhyAnswer) -> DebugView:
         if view.finding is DebugFinding.COMPLETE and view.counts.desired:
             return told
         # It has no replicas that could be missing, or needs none any more: a Service, a Node, a Job that is done.
-        return msgspec.structs.replace(told, finding=DebugFinding.COMPLETE, cause=answer.sentence, next="nothing")
+        return msgspec.structs.replace(told, finding=DebugFinding.COMPLETE, cause=answer.sentence, next="nothing to do")
     return msgspec.structs.replace(
         told, finding=DebugFinding.ROOT_CAUSE, cause=answer.sentence, next=_advice(view, answer)
     )
@@ -98,7 +98,7 @@ def _advice(view: DebugView, answer: WhyAnswer) -> str:
         first = f"{cure.text}{f': {cure.command}' if cure.command and cure.command not in cure.text else ''}"
     else:
         first = answer.advice
-    more = f"{command('why', view.about)} says more, {command('timeline', view.about)} how it came to this."
+    more = f"{command('why', view.about)} shows more, {command('timeline', view.about)} the history."
     return f"{first.rstrip('.')}. {more}" if first else more
 
 
@@ -108,7 +108,7 @@ async def _moment_of(moment: Moment, versions: Sequence[Version], kind: KindName
     if not mine:
         known = sorted({_generation(each.after) for each in versions} - {0})
         which = f"{known[0]} to {known[-1]}" if known else "none"
-        raise NothingKnown(f"the journal has generation {which} of {kind.kind} {name}, and not {generation}")
+        raise NothingKnown(f"generation {generation} of {kind.kind} {name} not found: the journal has {which}")
     later = [each for each in versions if _generation(each.after) > generation]
     if not later:
         return moment
@@ -218,7 +218,7 @@ class _Joining:
     async def _pending(self, pods: Sequence[Object]) -> tuple[list[Pending], list[CacheSeen]]:
         waiting = [pod for pod in pods if pod_state.is_active(pod) and not pod_state.is_ready(pod)]
         if len(waiting) > PENDING_MAX:
-            text = f"{len(waiting)} replicas are not ready; the first {PENDING_MAX} by name are told of"
+            text = f"{len(waiting)} replicas are not ready; only the first {PENDING_MAX} by name are shown"
             self._known.notes[text] = None
         found: list[Pending] = []
         caches: dict[tuple[str, str], CacheSeen] = {}
@@ -310,7 +310,7 @@ def _not_started(pod: Object) -> Pending:
 
 
 def _not_decided(pod: Object) -> Pending:
-    return _waiting(pod, "NotDecidedYet", ("no scheduler has decided about it, as far as the journal knows",))
+    return _waiting(pod, "NotDecidedYet", ("the journal has no scheduling decision about it",))
 
 
 def _waiting(pod: Object, reason: str, words: tuple[str, ...]) -> Pending:

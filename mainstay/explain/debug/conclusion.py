@@ -28,13 +28,13 @@ def concluded(
     """The finding, its cause, and the next step."""
     missing = counts.desired - counts.ready
     if missing <= 0 and observed >= generation:
-        return DebugFinding.COMPLETE, f"nothing is missing: {counts.ready} of {counts.desired} are ready", "nothing"
+        return DebugFinding.COMPLETE, f"{counts.ready} of {counts.desired} replicas are ready", "nothing to do"
     if holds:
         held = holds[0]
         return (
             DebugFinding.HELD,
             held.words,
-            f"nothing until the hold ends; if it is not needed any more: mainstay release {held.name}",
+            f"wait until the Hold expires, or release it if it is no longer needed: mainstay release {held.name}",
         )
     waiting = [each for each in pending if not each.node and each.decision]
     return (
@@ -53,24 +53,24 @@ def _stale(waiting: Sequence[Pending], caches: Sequence[CacheSeen], repair: Repa
     cache = decisive[0]
     kind, objects = cache.kind.partition(".")[0], some(cache.objects)
     would = [each for each in waiting if each.would_go_to]
-    where = f"; with it, {would[0].pod} would go to {would[0].would_go_to}" if would else ""
+    where = f"; with it, {would[0].pod} would fit on {would[0].would_go_to}" if would else ""
     not_it = "Adding nodes or replicas, or rolling back again, does not help"
     if repair is not None and repair.status == "True":
-        not_it += "; repair is complete, so nothing left over is in the way"
+        not_it += "; repair is complete, so no leftovers are in the way"
     what = f"{kind} in the cache of {cache.component} are stale: its last decision saw {cache.seen}"
     cause = f"{what}, the latest is {cache.latest} ({objects}, {cache.behind_ms / 1000:.1f} s ago){where}"
     if cache.says >= cache.latest:
         return (
             DebugFinding.SEEN_SINCE,
-            f"{cause}. It says that it has seen {cache.says} by now, and has not decided again yet",
+            f"{cause}. It reports that it has now seen {cache.says}, but has not decided again yet",
             f"wait for its next decision. {not_it}.",
         )
-    says = f" (it says it is at {cache.says})" if cache.says else ""
+    says = f" (it reports {cache.says})" if cache.says else ""
     return (
         DebugFinding.STALE_CACHE,
         cause,
-        f"wait for {cache.component} to catch up{says}, and if it does not, look at its watch of {kind}: its log, its "
-        f"connection, the lag in its metrics; a restart makes it list everything again. {not_it}.",
+        f"wait for {cache.component} to catch up{says}, and if it does not, check its watch of {kind}: its log, its "
+        f"connection, the lag in its metrics; a restart makes it relist everything. {not_it}.",
     )
 
 
@@ -82,9 +82,9 @@ def _unheard(rollbacks: Sequence[Rollback]) -> Conclusion | None:
             version = f" to {each.version}" if each.version else ""
             return (
                 DebugFinding.ROLLBACK_NOT_SEEN,
-                f"the {word} of {each.about.words}{version} at {each.revision} has not been seen by "
-                f"{late[0].component}, which goes by {late[0].revision}",
-                f"wait for {late[0].component}, and look at its watch if it does not come; do not roll back again.",
+                f"{late[0].component} has not observed the {word} of {each.about.words}{version} at {each.revision}: "
+                f"it uses revision {late[0].revision}",
+                f"wait for {late[0].component}; if it does not catch up, check its watch. Do not roll back again.",
             )
     return None
 
@@ -96,8 +96,8 @@ def _behind(name: str, generation: int, observed: int, caches: Sequence[CacheSee
     who = by[0].component if by else "its controller"
     return (
         DebugFinding.CONTROLLER_BEHIND,
-        f"{who} has seen generation {observed} of {name}, and {generation} is wanted",
-        f"wait for {who}; `mainstay status` says whether it runs and who leads.",
+        f"{who} has observed generation {observed} of {name}, the current one is {generation}",
+        f"wait for {who}; `mainstay status` shows whether it runs and which instance leads.",
     )
 
 
@@ -111,14 +111,14 @@ def _refused(
     if repair is not None and repair.status == "False":
         return (
             DebugFinding.REPAIR_NOT_DONE,
-            f"{replicas(count)} no node ({some(list(reasons))}), and repair is not done: {repair.reason}",
-            "let repair finish first: what is left over may hold the room that is missing.",
+            f"{replicas(count)} no node ({some(list(reasons))}), and repair is not complete: {repair.reason}",
+            "let repair finish first: leftovers may hold the missing resources.",
         )
     words = f": {'; '.join(first.words)}" if first.words else ""
     return (
         DebugFinding.REFUSED,
-        f"{replicas(count)} no node ({some(list(reasons))}), and nothing that was not seen would change that{words}",
-        f"{command('why', _pod(about, first))} says what would cure it.",
+        f"{replicas(count)} no node ({some(list(reasons))}), and no unobserved change would help{words}",
+        f"{command('why', _pod(about, first))} shows what would help.",
     )
 
 
@@ -128,7 +128,7 @@ def _other(about: StoryObject, pending: Sequence[Pending], missing: int) -> Conc
         return (
             DebugFinding.UNKNOWN,
             f"{replicas(len(undecided))} no node, and no scheduler has recorded a decision about them",
-            "look whether a scheduler runs and answers to their schedulerName: mainstay status.",
+            "check that a scheduler runs and serves their schedulerName: mainstay status.",
         )
     starting = [each for each in pending if each.node]
     if starting:
@@ -136,13 +136,13 @@ def _other(about: StoryObject, pending: Sequence[Pending], missing: int) -> Conc
         first = starting[0]
         return (
             DebugFinding.STARTING,
-            f"{replicas(len(starting))} a node and not become ready: {some(list(reasons))}",
+            f"{replicas(len(starting))} a node but not become ready: {some(list(reasons))}",
             f"{command('why', _pod(about, first))}, and mainstay logs {first.pod}{in_namespace(about.namespace)}.",
         )
     return (
         DebugFinding.NOT_MADE,
-        f"{missing} of the replicas of {about.name} {'is' if missing == 1 else 'are'} missing, without pods for them",
-        f"{command('why', about)} says what keeps its controller from making them; {command('timeline', about)}, what "
+        f"{missing} of the replicas of {about.name} {'is' if missing == 1 else 'are'} missing: no pods exist for them",
+        f"{command('why', about)} shows why its controller does not create them, {command('timeline', about)} what "
         "it has tried.",
     )
 

@@ -21,7 +21,7 @@ def debug_text(view: DebugView, *, is_wide: bool = False) -> list[str]:
 def _head(view: DebugView) -> Iterator[Fact]:
     where = f" (namespace {view.about.namespace})" if view.about.namespace else ""
     yield _line("workload", f"{view.about.words}{where}")
-    is_seen = "" if view.is_observed else f", its controller has only seen {view.observed_generation}"
+    is_seen = "" if view.is_observed else f", its controller has observed only {view.observed_generation}"
     yield _line("generation", f"{view.generation}{is_seen}")
     counts = view.counts
     more = f", {counts.starting} starting" if counts.starting else ""
@@ -51,8 +51,8 @@ def _body(view: DebugView, *, is_wide: bool) -> Iterator[Fact]:
         if not is_wide and not cache.is_behind and not cache.is_decisive:
             continue
         kind = cache.kind.partition(".")[0]
-        mark = "  <- it would have decided otherwise" if cache.is_decisive else ""
-        says = f", says it is at {cache.says} now" if cache.says else ""
+        mark = "  <- it would have decided differently" if cache.is_decisive else ""
+        says = f", reports {cache.says} now" if cache.says else ""
         yield _line(f"{cache.component} saw {kind} up to", f"{cache.seen}{says}")
         objects = f" ({', '.join(cache.objects[:3])})" if cache.objects else ""
         yield _line(f"latest of {kind}", f"{cache.latest}{objects}{mark}")
@@ -76,7 +76,7 @@ def _rollback(rollback: Rollback) -> Iterator[Fact]:
     word = "rollback" if rollback.is_rollback else "change"
     for each in rollback.observed:
         what = f"{rollback.about.words}{f' ({rollback.version})' if rollback.version else ''}"
-        behind = "" if each.is_observed else f", it goes by {each.revision}"
+        behind = "" if each.is_observed else f", it uses revision {each.revision}"
         by = each.component
         answer = "true" if each.is_observed else "false"
         yield _line(f"{word} observed by {by}", f"{answer}: {what} @{rollback.revision}{behind}")
@@ -84,7 +84,7 @@ def _rollback(rollback: Rollback) -> Iterator[Fact]:
 
 def _end(view: DebugView) -> Iterator[str]:
     for gap in view.gaps:
-        yield f"not known: {gap}"
+        yield f"missing: {gap}"
     for note in view.notes:
         yield f"note: {note}"
 

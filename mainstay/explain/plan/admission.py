@@ -95,7 +95,7 @@ async def admitted_by_server(
     new = [each for each in planned if each.kind == NAMESPACES and each.name == namespace and not each.refusal]
     if kind.namespaced and any(each.before is None for each in new):
         proposal = await admitted_here(moment, kind, obj, where, manager=manager, force=force)
-        note = f"{kind} {namespace}/{name}: its namespace is not there yet, so the server was not asked about it"
+        note = f"{kind} {namespace}/{name}: its namespace does not exist yet, so the server did not validate it"
         return _with_note(proposal, note)
     try:
         before: Object | None = await client.get(kind, name, namespace)
@@ -126,7 +126,7 @@ async def admitted_here(
     before = await moment.get(kind, metadata["name"], metadata.get("namespace", ""))
     known = _KINDS.get(kind)
     if known is None:
-        note = f"{kind}: its definition was not looked at, so nothing was filled in or checked"
+        note = f"{kind}: its CustomResourceDefinition was not read, so it was neither defaulted nor validated"
         return Proposal(where=where, kind=kind, object=obj, before=before, note=note)
     taken: list[_Taken] = []
     try:
@@ -192,8 +192,8 @@ def _notes(kind: KindName, obj: Object, before: Object | None, after: Object, ta
     found = [_take_over(kind, before, after, taken)]
     if gone := _gone(obj, after):
         found.append(
-            f"{kind.kind.lower()}/{after['metadata']['name']}: not in the file any more, and kept in this plan: "
-            f"{', '.join(_shortened(gone))}. `kubectl apply` would remove that; "
+            f"{kind.kind.lower()}/{after['metadata']['name']}: no longer in the file, but kept in this plan: "
+            f"{', '.join(_shortened(gone))}. `kubectl apply` would remove them; "
             "`mainstay apply` leaves what it did not set."
         )
     return "\n".join(note for note in found if note)
@@ -229,9 +229,9 @@ def _take_over(kind: KindName, before: Object | None, after: Object, taken: Sequ
         by_owner.setdefault(each.owner, []).append(f"{each.field}{change}")
     listed = "; ".join(f"{', '.join(_shortened(fields))} of {owner}" for owner, fields in by_owner.items())
     return (
-        f"{kind.kind.lower()}/{after['metadata']['name']} would take over what others own: {listed}. `kubectl apply` "
-        "does so without asking; `mainstay apply`, and any server-side apply by a new manager, would be refused "
-        "without --force-conflicts."
+        f"{kind.kind.lower()}/{after['metadata']['name']} would take over fields of other managers: {listed}. "
+        "`kubectl apply` does so without asking; `mainstay apply`, and any server-side apply by a new manager, would "
+        "be rejected without --force-conflicts."
     )
 
 

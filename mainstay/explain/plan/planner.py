@@ -222,22 +222,22 @@ def _sentence(objects: Sequence[ObjectPlan], workloads: Sequence[WorkloadPlan], 
     wanted, running = sum(each.wanted for each in workloads), sum(each.running for each in workloads)
     parts = []
     if refused:
-        parts.append(f"{refused} of {len(objects)} objects would be refused")
+        parts.append(f"{refused} of {len(objects)} objects would be rejected")
     if workloads:
         parts.append(f"{running} of {wanted} pods would run" if running != wanted else f"all {wanted} pods would run")
     waiting = sum(each.waiting for each in workloads)
     if waiting:
-        parts.append(f"{waiting} would wait for a node")
+        parts.append(f"{waiting} would stay pending")
     kept_out = sum(part.count for each in workloads for part in each.refused)
     if kept_out:
-        parts.append(f"{kept_out} would not be made")
+        parts.append(f"{kept_out} would not be created")
     if sum(each.old for each in workloads):
-        parts.append("a rollout would not get to its end")
+        parts.append("a rollout would not complete")
     if not parts:
         changed = sum(1 for each in objects if each.action != "unchanged")
         parts.append(f"{changed} of {len(objects)} objects would change" if changed else "nothing would change")
     said = "; ".join(parts)
-    return f"{said[0].upper()}{said[1:]}." if is_settled else f"{said[0].upper()}{said[1:]}, as far as was looked."
+    return f"{said[0].upper()}{said[1:]}." if is_settled else f"{said[0].upper()}{said[1:]}, as far as simulated."
 
 
 def _notes(proposals: Sequence[Proposal], state: _State, after: Expansion) -> list[str]:
@@ -245,19 +245,19 @@ def _notes(proposals: Sequence[Proposal], state: _State, after: Expansion) -> li
     found = []
     if any(state.is_workload(proposal) for proposal in proposals):
         found.append(
-            "Pods are taken to become ready a moment after they have a node: "
+            "Pods are assumed to become ready a moment after they have a node: "
             "images, probes, crashes and completions are not modelled."
         )
     for name in _WITHOUT_CONTROLLER:
         if any(proposal.kind.kind == name for proposal in proposals):
-            found.append(f"What becomes of a {name} is not modelled: no controller here acts on it.")
+            found.append(f"Pods of a {name} are not modelled: {name}s are not supported.")
     if any("." in each.kind.group and not each.kind.group.endswith(_KNOWN_GROUPS) for each in proposals):
-        found.append("What other controllers make of custom objects is not modelled.")
+        found.append("The effects of other controllers on custom objects are not modelled.")
     for held in in_force(state.objects[HOLDS], state.moment.at):
         if held.what is HoldScope.CONTROLLER:
-            found.append(f"{held.target} is held (Hold {held.name}): {held.words}. Until then nothing of it happens.")
+            found.append(f"{held.target} is paused (Hold {held.name}): {held.words}. Until then it changes nothing.")
     if not after.is_settled:
-        found.append("It had not come to rest within half an hour of pretended time, or the steps allowed.")
+        found.append("It did not settle within half an hour of simulated time, or within the step limit.")
     if state.moment.gaps:
-        found.append("The journal has gaps: some of what is there may be missing.")
+        found.append("The journal has gaps: some objects may be missing.")
     return found

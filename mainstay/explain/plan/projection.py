@@ -316,7 +316,7 @@ class Expansion:
                     self._end_if_over(kind, new)
             case Delete(uid=uid):
                 if there is not None and there["metadata"]["uid"] == uid:
-                    self._end(kind, there, "not needed any more")
+                    self._end(kind, there, "no longer needed")
             case _:
                 assert_never(action)
 

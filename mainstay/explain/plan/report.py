@@ -53,7 +53,7 @@ class PlanReport:
             if node in self._unwell
         ]
         if len(unplaced) > len(waiting):
-            notes.append(f"{len(unplaced) - len(waiting)} pods are gated or left to another scheduler")
+            notes.append(f"{len(unplaced) - len(waiting)} pods have scheduling gates or another scheduler")
         notes += () if room is None else room.notes(workload)
         return WorkloadPlan(
             kind=proposal.kind.kind,
@@ -138,7 +138,7 @@ class PlanReport:
             owner = workload_of(self._after, removed.pod) or (PODS, _key(removed.pod))
             if owner not in own and uid not in self._before.removed:
                 where = pod_state.node_of(removed.pod)
-                found.append(Other(pod=str(_key(removed.pod)), text=f"would go from {where}: {removed.why}"))
+                found.append(Other(pod=str(_key(removed.pod)), text=f"would be deleted on {where}: {removed.why}"))
         for pod in self._after.pods:
             uid = pod["metadata"]["uid"]
             owner = workload_of(self._after, pod) or (PODS, _key(pod))
@@ -147,9 +147,9 @@ class PlanReport:
                 continue
             node, node_before = pod_state.node_of(pod), pod_state.node_of(before)
             if node and not node_before:
-                found.append(Other(pod=str(_key(pod)), text=f"would get a node: {node}"))
+                found.append(Other(pod=str(_key(pod)), text=f"would be scheduled to {node}"))
             elif node_before and not node:
-                found.append(Other(pod=str(_key(pod)), text=f"would wait, instead of going to {node_before}"))
+                found.append(Other(pod=str(_key(pod)), text=f"would stay pending instead of running on {node_before}"))
         return sorted(found, key=lambda each: (each.text, each.pod))
 
 
@@ -179,7 +179,7 @@ def _trouble(node: Object) -> str:
     ready = pod_state.condition_of(node, "Ready")
     if ready is None or ready.get("status") == "True":
         return ""
-    return "is not heard of" if ready.get("status") == "Unknown" else "is not ready"
+    return "is unreachable" if ready.get("status") == "Unknown" else "is not ready"
 
 
 def _key(obj: Object) -> ObjectKey:

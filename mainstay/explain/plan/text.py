@@ -37,43 +37,43 @@ def _object(obj: ObjectPlan) -> str:
     place = f" in {obj.namespace}" if obj.namespace else ""
     said = f"{obj.kind.lower()}/{obj.name}{place}"
     if obj.action == "refused":
-        return f"{said} would be refused: {obj.refusal}"
+        return f"{said} would be rejected: {obj.refusal}"
     return f"{said} is unchanged" if obj.action == "unchanged" else f"{said} would be {obj.action}"
 
 
 def _workload(plan: WorkloadPlan, wide: bool) -> Iterable[str]:
     if plan.running:
-        there = f", {plan.kept} of them there already" if plan.kept else ""
+        there = f", {plan.kept} of them already exist" if plan.kept else ""
         zones = f"; by zone: {_counts(plan.zones, wide)}" if plan.zones else ""
         yield f"{plan.running} of {plan.wanted} would run{there}: {_counts(plan.nodes, wide)}{zones}"
     elif plan.wanted == 0:
-        yield "no pods are wanted"
+        yield "0 replicas desired"
     if not plan.is_certain:
         between = f"between {plan.running_least} and {plan.running_most}"
-        yield f"not certain: {between} would run, depending on who comes first where there is too little for all"
+        yield f"not certain: {between} would run, depending on which pods come first"
     for wait in plan.waits:
         yield from _wait(wait, wide)
     for refused in plan.refused:
-        yield f"{refused.count} would not be made: {refused.text}"
+        yield f"{refused.count} would not be created: {refused.text}"
         yield from _cures(refused.cures, wide, 1)
     if plan.old:
-        yield f"{plan.old} of earlier templates would stay: the rollout would not get to its end"
+        yield f"{plan.old} of earlier templates would stay: the rollout would not complete"
     for removed in plan.removed:
         names = f" ({', '.join(removed.pods)})" if wide else ""
-        yield f"{len(removed.pods)} would be removed from {_counts(removed.nodes, wide)}: {removed.why}{names}"
+        yield f"{len(removed.pods)} would be deleted on {_counts(removed.nodes, wide)}: {removed.why}{names}"
     yield from _steps(plan, wide)
     yield from plan.notes
 
 
 def _wait(wait: WaitingPods, wide: bool) -> Iterable[str]:
-    yield f"{wait.count} would wait: {wait.text}"
+    yield f"{wait.count} would stay pending: {wait.text}"
     if wide:
         yield f"  {wait.message}"
     yield from _cures(wait.cures, wide, min(wait.count, SIBLINGS_MAX + 1))
 
 
 def _cures(cures: Sequence[TriedCure], wide: bool, tried: int) -> Iterable[str]:
-    """`tried`: with how many pods it was tried out."""
+    """`tried`: with how many pods it was verified."""
     for cure in cures if wide else cures[:_CURES_MAX]:
         some = f" (enough for {cure.enough_for} of {tried})" if cure.enough_for < tried else ""
         yield f"  cure: {cure.sentence}{some}"

@@ -25,7 +25,7 @@ TOGETHER: Final = timedelta(seconds=1)
 TURNS_MIN: Final = 3
 """Twice is not yet again and again."""
 _IN_TURNS: Final = (LineKind.STARTED, LineKind.READY, LineKind.FAILED, LineKind.CONDITION, LineKind.EVENT)
-_CHANGES: Final = (LineKind.MADE, LineKind.WRITTEN, LineKind.TOLD_TO_GO, LineKind.BOUND, LineKind.GONE)
+_CHANGES: Final = (LineKind.CREATED, LineKind.WRITTEN, LineKind.DELETED, LineKind.BOUND, LineKind.REMOVED)
 _COUNTED: Final = re.compile(r"(restart |back-off )[0-9hms]+")
 """What is another number each time, and means the same."""
 

@@ -17,16 +17,16 @@ from mainstay.explain.words import LineKind
 
 _ORDER: Final = (
     *(
-        LineKind.TOLD_TO_GO,
+        LineKind.DELETED,
         LineKind.WRITTEN,
-        LineKind.MADE,
+        LineKind.CREATED,
         LineKind.SEEN,
         LineKind.QUEUED,
         LineKind.REFUSED,
         LineKind.DECIDED,
         LineKind.BOUND,
     ),
-    *(LineKind.STARTED, LineKind.READY, LineKind.CONDITION, LineKind.FAILED, LineKind.EVENT, LineKind.GONE),
+    *(LineKind.STARTED, LineKind.READY, LineKind.CONDITION, LineKind.FAILED, LineKind.EVENT, LineKind.REMOVED),
 )
 """Of what one write says, or of what has no other order."""
 _BEFORE_WRITES: Final = (LineKind.QUEUED, LineKind.REFUSED, LineKind.DECIDED)

@@ -19,7 +19,7 @@ OBSERVED_LATE: Final = timedelta(milliseconds=500)
 """A change that a component sees later than this is told of: it decided on an old picture meanwhile."""
 
 BACK_OFF: Final = "BackOff"
-_STARTED_AGAIN: Final = "is started again"
+_RESTARTED: Final = " restarted (restart "
 _FOLLOWS: Final = ("Ready ", "ContainersReady ")
 """Conditions of a pod that follow from how its containers are."""
 _OF_POD: Final = re.compile(r" pod=\S+")
@@ -46,7 +46,7 @@ def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Story
         )
 
     if version.after is None:
-        return [line(LineKind.GONE, "is gone")]
+        return [line(LineKind.REMOVED, "is removed")]
     if version.before is None:
         words = made(version.kind, version.after)
         return [line(words.what, words.text)]
@@ -70,12 +70,12 @@ def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Story
 
 
 def _say_once(found: dict[tuple[LineKind, bool], list[str]]) -> None:
-    """Of a pod whose container has ended, waits or is started again, one line of each write is enough."""
+    """Of a pod whose container exited, is waiting or restarted, one line of each write is enough."""
     failed = found.get((LineKind.FAILED, False))
     if failed is None:
         return
-    if (LineKind.READY, False) in found and all(_STARTED_AGAIN in text for text in failed):
-        # It has failed before this write, and is well again with it.
+    if (LineKind.READY, False) in found and all(_RESTARTED in text for text in failed):
+        # It has failed before this write, and is healthy again with it.
         found[LineKind.READY, False] = [*found.pop((LineKind.FAILED, False)), *found[LineKind.READY, False]]
         return
     conditions = found.pop((LineKind.CONDITION, False), [])
@@ -122,7 +122,7 @@ def queued_line(record: DecisionRecord) -> StoryLine:
         at=queued_at(record),
         what=LineKind.QUEUED,
         about=_about(record),
-        text="enters the scheduler's queue",
+        text="enters the scheduling queue",
         who=component_of(record),
         decision=record.id,
         causes=_read(record),
@@ -175,11 +175,11 @@ def lines_of_decision(record: DecisionRecord) -> list[StoryLine]:
     outcome = record.outcome
     match outcome.ending:
         case Ending.RETRY:
-            text = "cannot go on"
+            text = "fails and will retry"
         case Ending.GIVE_UP:
-            text = "has given up"
+            text = "stops retrying"
         case Ending.REFUSED:
-            text = "refuses what was asked for"
+            text = "rejects the request"
         case _:
             return []
     because = f": {outcome.reason}" if outcome.reason else ""
@@ -235,7 +235,7 @@ def seen_lines(version: Version, records: Iterable[DecisionRecord]) -> list[Stor
         late = at - version.at
         if late >= OBSERVED_LATE:
             link = StoryLink(f"{about.words}@{version.revision}", revision=version.revision)
-            text = f"sees this change, {late.total_seconds():.1f} s after it was written"
+            text = f"observes this change {late.total_seconds():.1f} s after it was written"
             lines.append(
                 StoryLine(
                     at=at, what=LineKind.SEEN, about=about, text=text, who=Who(component, component), causes=(link,)

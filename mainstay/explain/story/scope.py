@@ -48,9 +48,9 @@ class Family:
             for record in answer.records:
                 self._known.decisions[record.id] = record
             if lost := sum(each.records for each in answer.lost):
-                self._known.notes[f"{lost} decisions of that time were not kept: the journal did not keep up"] = None
+                self._known.notes[f"the journal dropped {lost} decisions of that time: it was overloaded"] = None
             if len(answer.records) >= DECISIONS_OF_ONE:
-                text = f"of {who.kind} {who.name} only the last {DECISIONS_OF_ONE} decisions are told"
+                text = f"only the last {DECISIONS_OF_ONE} decisions about {who.kind} {who.name} are shown"
                 self._known.notes[text] = None
         return self._records[who]
 

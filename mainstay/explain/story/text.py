@@ -28,7 +28,7 @@ def story_text(story: Story, *, is_wide: bool = False) -> list[str]:
         title += f", from {_time(story.begins)}"
     lines = [title]
     if not told:
-        lines.append("nothing of note is recorded" + (" (-o wide shows all)" if story.lines else ""))
+        lines.append("no records" + (" (-o wide shows all)" if story.lines else ""))
     width = max((len(line.who.name) for line in told), default=0)
     first = told[0].at if told else None
     shown = {line.number for line in told}
@@ -38,7 +38,7 @@ def story_text(story: Story, *, is_wide: bool = False) -> list[str]:
     left_out = len(story.lines) - len(told)
     if left_out:
         lines.append(f"({left_out} more lines with -o wide)")
-    lines += [f"not known: {gap}" for gap in story.gaps]
+    lines += [f"missing: {gap}" for gap in story.gaps]
     lines += [f"note: {note}" for note in story.notes]
     return lines
 
@@ -48,18 +48,18 @@ def _lines(line: StoryLine, first: datetime, width: int, shown: set[int], *, is_
     text = f"{when}  {line.who.name:<{width}}  {_whom(line)}: {line.text}"
     if line.what in (LineKind.REFUSED, LineKind.DECIDED, LineKind.BOUND) and line.view:
         text += f", {_view(line, is_wide=is_wide)}"
-    if line.who.reason and line.what in (LineKind.WRITTEN, LineKind.MADE, LineKind.TOLD_TO_GO, LineKind.GONE):
+    if line.who.reason and line.what in (LineKind.WRITTEN, LineKind.CREATED, LineKind.DELETED, LineKind.REMOVED):
         text += f" ({line.who.reason})"
     if line.count > 1:
         text += f" ×{line.count} until {offset(line.until or line.at, first)}"
     if line.is_going_on:
-        text += ", still retrying" if line.what is LineKind.REFUSED or line.count > 1 else ", not cured yet"
+        text += ", still retrying" if line.what is LineKind.REFUSED or line.count > 1 else ", not resolved yet"
     yield text + _marks(line, shown, is_wide=is_wide)
     indent = " " * (len(when) + width + 6)
     for detail in line.details:
         yield f"{indent}{detail}"
     for stale in line.stale:
-        decisive = ", and would have decided otherwise" if stale.is_decisive else ""
+        decisive = ", and would have decided differently" if stale.is_decisive else ""
         names = ", ".join(stale.objects[:NAMES_MAX])
         yield (
             f"{indent}{_STALE} saw {_short(stale.kind)} at {stale.seen}, {stale.behind_ms / 1000:.1f} s behind "

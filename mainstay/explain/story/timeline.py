@@ -103,8 +103,8 @@ class _Telling:
         if obj is None:
             where = f" in namespace {about.namespace}" if about.namespace else ""
             raise NothingKnown(
-                f"the journal knows of no {about.words}{where}. `mainstay get {about.kind}` says what there is now; "
-                "name the namespace with -n, or a time before it was removed with --at."
+                f"{about.words}{where} not found in the journal: `mainstay get {about.kind}` shows what exists now; "
+                "use -n for another namespace, or --at for a time before it was removed"
             )
         who = FollowedObject(about.kind, about.namespace, about.name, obj["metadata"].get("uid", ""))
         # Another object of that name has another story.
@@ -137,7 +137,7 @@ class _Telling:
             if first is None:
                 known = sorted({_generation(each) for each in workload if _generation(each)})
                 which = f"{known[0]} to {known[-1]}" if known else "none"
-                raise NothingKnown(f"the journal has generation {which} of {self._about.words}, and not {generation}")
+                raise NothingKnown(f"generation {generation} of {self._about.words} not found: the journal has {which}")
             return _Bound(first.revision - 1, first.at), _completed(workload, first, generation) or end
         if since is not None:
             try:
@@ -208,7 +208,7 @@ class _Telling:
             if any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions):
                 running[pod["metadata"].get("uid", "")] = None
         chosen = sorted(pods, key=lambda each: (each.uid in running, each.name))[: self._pods_max]
-        text = f"of {len(pods)} pods {len(chosen)} are followed, those that are not ready first: ask for others by name"
+        text = f"only {len(chosen)} of {len(pods)} pods are followed, not ready ones first: name others to see them"
         self._known.notes[text] = None
         return chosen
 
@@ -276,11 +276,11 @@ class _Telling:
         judged = [line.about.name for line in self._lines.values() if line.who.component in NODE_WATCHERS]
         nodes = sorted({self._nodes[name] for name in judged if name in self._nodes})
         if len(nodes) > NODES_MAX:
-            self._known.notes[f"of {len(nodes)} nodes that pods were removed from, {NODES_MAX} are told of"] = None
+            self._known.notes[f"only {NODES_MAX} of {len(nodes)} nodes that pods were evicted from are shown"] = None
         for node in nodes[:NODES_MAX]:
             for version in await self._known.versions(NODES.text, "", node, after=begins.revision):
                 for line in lines_of_version(version):
-                    if line.what in (LineKind.WRITTEN, LineKind.CONDITION, LineKind.GONE) and not line.is_detail:
+                    if line.what in (LineKind.WRITTEN, LineKind.CONDITION, LineKind.REMOVED) and not line.is_detail:
                         self._add(line)
 
     async def _tell_holds(self, begins: "_Bound") -> None:
@@ -356,7 +356,7 @@ class _Telling:
                     queue_wait_ms=choice.queue_wait_ms,
                     attempts=choice.attempts,
                 )
-            elif line.what is LineKind.MADE and (
+            elif line.what is LineKind.CREATED and (
                 end := ends.get(self._names.get(self._replaced.get(line.about.name, ""), ""))
             ):
                 link = StoryLink(f"{end.about.words}@{end.revision}", revision=end.revision)
@@ -394,7 +394,7 @@ class _Telling:
                 LineKind.BOUND,
                 LineKind.STARTED,
                 LineKind.READY,
-                LineKind.GONE,
+                LineKind.REMOVED,
                 LineKind.DECIDED,
             ):
                 last[line.about] = place
@@ -414,7 +414,7 @@ class _Bound:
         self.at = at
 
 
-_ENDS: Final = (LineKind.TOLD_TO_GO, LineKind.FAILED, LineKind.GONE)
+_ENDS: Final = (LineKind.DELETED, LineKind.FAILED, LineKind.REMOVED)
 """After which a pod is replaced."""
 
 

@@ -84,7 +84,7 @@ class Case:
             self._records[key] = list(found.records)
             lost = sum(each.records for each in found.lost)
             if lost:
-                self.gaps[f"{lost} decisions of that time were not recorded: the journal did not keep up"] = None
+                self.gaps[f"the journal dropped {lost} decisions of that time: it was overloaded"] = None
             for damage in found.damages:
                 self.gaps[str(damage)] = None
         return [each for each in self._records[key] if not uid or each.subject.uid in ("", uid)]

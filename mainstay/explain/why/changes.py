@@ -27,10 +27,10 @@ async def with_refused_change(case: Case, kind: KindName, obj: Object, found: Fi
     if last is None:
         return found
     cause, verdict = cause_of_refusal(last)
-    by = f" of {last.user}" if last.user else ""
+    by = f" by {last.user}" if last.user else ""
     times = f" ({count(last.attempts, 'time')})" if last.attempts > 1 else ""
     message = shortened(last.outcome.message, 240)
-    text = f"the last change{by} was refused at {clock(moment(last.at))}{times}: {message}"
+    text = f"the last change{by} was rejected at {clock(moment(last.at))}{times}: {message}"
     age = case.now - moment(last.at)
     if found.verdict is not Verdict.SATISFIED or age > ASKED_RIGHT_AFTER:
         return replace(found, also=(*found.also, Also(cause, text)))
@@ -42,7 +42,7 @@ async def with_refused_change(case: Case, kind: KindName, obj: Object, found: Fi
         verdict=verdict,
         since=moment(last.at),
         chain=(*found.chain, broken("admission", f"{last.outcome.reason}: {message}", evidence_of(last))),
-        involved=(*found.involved, Involved(last.user or last.component, "asked for the change", (evidence_of(last),))),
+        involved=(*found.involved, Involved(last.user or last.component, "requested the change", (evidence_of(last),))),
     )
 
 

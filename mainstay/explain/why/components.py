@@ -162,7 +162,7 @@ def _leader(lease: Object) -> LeaseHolder:
 
 
 async def no_controllers(case: Case) -> Absence | None:
-    """Why no controllers are at work; None if some are."""
+    """Why no controllers are running; None if some are."""
     leases = await _leases(case)
     everybody = [each for each in await components(case) if each.is_controllers]
     terms = {each.term.partition("=")[0].rpartition("/")[2] for each in everybody if each.term}
@@ -171,7 +171,7 @@ async def no_controllers(case: Case) -> Absence | None:
 
 
 async def no_scheduler(case: Case) -> Absence | None:
-    """Why no scheduler is at work; None if one is, as far as is known."""
+    """Why no scheduler is running; None if one is, as far as is known."""
     leases = await _leases(case)
     everybody = [each for each in await components(case) if each.is_scheduler]
     leaders = [leases[SCHEDULER_LEASE]] if SCHEDULER_LEASE in leases else []
@@ -187,29 +187,30 @@ def _absence(
     is_plural = what.endswith("s")
     none, are = f"no {what}", "are" if is_plural else "is"
     if not everybody and not leaders:
-        return Absence(cause, f"{none} {are} at work, and none ever said to be", None)
+        return Absence(cause, f"{none} {are} running, and none has ever reported", None)
     if not leaders:
         if heard:
             return None  # Those that share the work need no lease.
         last = max(everybody, key=lambda each: (each.heard_at or _LONG_AGO, each.name))
-        text = f"{none} {are} at work: {last.name} was last heard of at {clock(last.heard_at)}"
+        text = f"{none} {are} running: {last.name} was last active at {clock(last.heard_at)}"
         text += f", {ago(last.heard_at, now)} ago"
         return Absence(cause, text, last.heard_at, (last.evidence,))
     leader = max(leaders, key=lambda each: (each.until or _LONG_AGO, each.lease))
     if not leader.holder:
-        text = f"{none} {are} at work: the lease {leader.lease} was given back at {clock(leader.renewed_at)}"
-        text += ", and no other instance has taken it"
+        text = f"{none} {are} running: the lease {leader.lease} was released at {clock(leader.renewed_at)}"
+        text += ", and no other instance has acquired it"
         return Absence(cause, text, leader.renewed_at, (leader.evidence,))
     if leader.is_late(now):
         lead = f"the leader of the {what}" if is_plural else f"the leading {what}"
         text = f"{lead}, {leader.who}, has not renewed its lease since {clock(leader.renewed_at)}"
-        text += f"; another one may take over from {clock(leader.until)} on"
+        text += f"; another instance can take over at {clock(leader.until)}"
         return Absence(Cause.LEADER_LOST, text, leader.renewed_at, (leader.evidence,))
     candidates = [each.name for each in heard if each.name != leader.who]
-    text = f"the lease {leader.lease} of {leader.who} ran out at {clock(leader.until)}, {ago(leader.until, now)} ago"
+    text = f"the lease {leader.lease} of {leader.who} expired at {clock(leader.until)}, {ago(leader.until, now)} ago"
     if candidates:
-        text = f"the {what} have lost their leader: {text}, and {', '.join(candidates)} has not taken over yet"
+        have, others = "have" if is_plural else "has", "has" if len(candidates) == 1 else "have"
+        text = f"the {what} {have} no leader: {text}, and {', '.join(candidates)} {others} not taken over yet"
         return Absence(Cause.LEADER_LOST, text, leader.until, (leader.evidence,))
     return Absence(
-        cause, f"{none} {are} at work: {text}, and no other instance has taken over", leader.until, (leader.evidence,)
+        cause, f"{none} {are} running: {text}, and no other instance has taken over", leader.until, (leader.evidence,)
     )

@@ -51,7 +51,7 @@ def hold_found(hold: HoldFound, text: str) -> Finding:
 
 
 async def held(case: Case, kind: KindName, obj: Object, controllers: Sequence[str], what: str) -> Finding | None:
-    """Whether one of these controllers is held. `what` is what does not happen: `2 of 5 pods are there`."""
+    """Whether one of these controllers is held. `what` is what does not happen: `2 of 5 pods exist`."""
     subject = subject_of(kind, obj)
     for hold in await case.holds(kind, subject.name, subject.namespace):
         if hold.what is HoldScope.CONTROLLER and hold.target in controllers:
@@ -89,19 +89,19 @@ async def not_done(
     age = case.now - since if since is not None else timedelta()
     if age > AT_ONCE and not any(since is not None and moment(each.at) >= since for each in own):
         last = f"; its last decision about it was at {clock(moment(own[-1].at))}" if own else ""
-        text = f"{what}, and the controller {controller} has not looked at it for {ago(since, case.now)}{last}"
+        text = f"{what}, and the controller {controller} has not processed it for {ago(since, case.now)}{last}"
         evidence = (evidence_of(own[-1]),) if own else (said_by(obj),)
         return Finding(
             cause=Cause.NO_CONTROLLER if not own else Cause.NOT_OBSERVED_YET,
             sentence=sentence(text),
             verdict=Verdict.WAITING,
             since=since,
-            chain=(waiting("controller", f"{controller} has not looked at it", *evidence),),
+            chain=(waiting("controller", f"{controller} has not processed it", *evidence),),
         )
     evidence = (evidence_of(own[-1]),) if own else (said_by(obj),)
     return Finding(
         cause=Cause.NOT_OBSERVED_YET,
-        sentence=sentence(f"{what}; the controller {controller} is about to see to it"),
+        sentence=sentence(f"{what}; the controller {controller} has not processed it yet"),
         verdict=Verdict.WAITING,
         since=since,
         chain=(waiting("controller", controller, *evidence),),
@@ -125,15 +125,15 @@ def _failing(records: Sequence[DecisionRecord], what: str, now: datetime) -> Fin
         text = f"{what}: the API server does not answer the controller {last.component} ({times}): {message}"
         return Finding(cause=Cause.API_UNAVAILABLE, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
     if last.outcome.ending is Ending.GIVE_UP:
-        text = f"{what}: the controller {last.component} has given up ({last.outcome.reason}): {message}"
+        text = f"{what}: the controller {last.component} stopped retrying ({last.outcome.reason}): {message}"
         return Finding(cause=Cause.CONTROLLER_FAILING, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
     if len(failed) < FAILURES_MIN:
         return None
     if last.outcome.reason == "Conflict":
-        others = f"is refused {times} in a row, because another writer changes it first"
-        text = f"{what}: the controller {last.component} {others}: {message}"
+        conflicts = f"had conflicts {times} in a row, because another writer changes the object first"
+        text = f"{what}: the controller {last.component} {conflicts}: {message}"
         return Finding(cause=Cause.CONFLICTS, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
-    text = f"{what}: the controller {last.component} has failed {times} in a row ({last.outcome.reason}): {message}"
+    text = f"{what}: the controller {last.component} failed {times} in a row ({last.outcome.reason}): {message}"
     return Finding(cause=Cause.CONTROLLER_FAILING, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
 
 
@@ -151,8 +151,8 @@ async def _behind(
             continue
         if each.said_at is None or each.said_at < since:
             continue
-        lag = f"{each.name} knows {kind.plural} up to revision {seen}, and the change is {changed}"
-        text = f"{what}: the controller {controller} has not seen that yet. {lag}, {ago(since, case.now)} ago"
+        lag = f"{each.name} has seen {kind.plural} up to revision {seen}, and the change is {changed}"
+        text = f"{what}: the controller {controller} has not observed it yet. {lag}, {ago(since, case.now)} ago"
         return Finding(
             cause=Cause.STALE_VIEW,
             sentence=sentence(text),

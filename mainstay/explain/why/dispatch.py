@@ -34,6 +34,7 @@ from mainstay.explain.why.found import (
 from mainstay.explain.why.pods import of_pod
 from mainstay.explain.why.removal import gone, leaving
 from mainstay.explain.why.resource_quotas import why_resource_quota
+from mainstay.journal.answers import Extent
 from mainstay.journal.record import Ending
 from mainstay.journal.record import moment as time_of
 
@@ -69,8 +70,9 @@ async def why(
             return await _of_generation(case, kind, name, namespace, generation, current)
         if generation != current:
             words = subject_of(kind, known).words
-            at = f"it {'was' if obj is None else 'is'} at {current}" if current else "objects of its kind have none"
-            raise NoSuchMoment(f"there is no generation {generation} of {words}: {at}")
+            last = f"the {'last' if obj is None else 'current'} one is {current}"
+            hint = last if current else f"{kind.plural} have no generations"
+            raise NoSuchMoment(f"generation {generation} of {words} not found: {hint}")
     if obj is None:
         found, subject = await _not_there(case, kind, name, namespace)
     else:
@@ -96,9 +98,9 @@ async def _of_generation(
             then = await Moment.at_revision(case.journal, version.revision - 1)
             answer = await why(then, case.rooms, kind, name, namespace)
             by = f"at {clock(version.at)} by {version.who.user or version.who.name}"
-            note = f"generation {generation} was replaced by {after} {by}: this is how it stood"
+            note = f"generation {generation} was replaced by {after} {by}: this is its last state"
             return replace(answer, notes=(note, *answer.notes))
-    gap = f"how generation {generation} stood is not in the journal: this is generation {current}"
+    gap = f"the state of generation {generation} is not in the journal: this is generation {current}"
     answer = await why(case.moment, case.rooms, kind, name, namespace)
     return replace(answer, verdict=Verdict.INCOMPLETE, gaps=(gap, *answer.gaps))
 
@@ -119,20 +121,27 @@ async def _of_any(case: Case, kind: KindName, obj: Object) -> Finding:
     subject = subject_of(kind, obj)
     words = subject.words
     if kind.text in UNCONTROLLED or (kind.text == CLAIMS and (obj.get("status") or NOTHING).get("phase") == "Pending"):
-        text = f"{words} is kept, and nothing acts on it: Mainstay has no controller for {kind.plural}"
-        link = broken("controller", f"none looks after {kind.plural}", said_by(obj))
-        return Finding(cause=Cause.NO_CONTROLLER, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
+        text = f"{words} is stored but not acted on: {kind.kind}s are not supported"
+        link = broken("controller", f"none for {kind.plural}", said_by(obj))
+        advice = "Use a kind that is supported, or run a controller of your own for it."
+        return Finding(
+            cause=Cause.NO_CONTROLLER,
+            sentence=sentence(text),
+            verdict=Verdict.BLOCKED,
+            chain=(link,),
+            advice=advice,
+        )
     for each in (obj.get("status") or NOTHING).get("conditions") or ():
         if (each.get("type"), each.get("status")) in _BAD:
-            reason = f"{each.get('type')} {each.get('status')}, {each.get('reason')}: {each.get('message')}"
+            reason = f"{each.get('type')}={each.get('status')} ({each.get('reason')}): {each.get('message')}"
             link = broken("condition", shortened(reason, 160), said_by(obj, each))
             cause = Cause.CONTROLLER_FAILING if each.get("type") == "Stalled" else Cause.NOT_READY_YET
-            text = sentence(shortened(f"{words} says itself: {reason}"))
+            text = sentence(shortened(f"{words} reports {reason}"))
             return Finding(cause=cause, sentence=text, verdict=Verdict.WAITING, chain=(link,))
     observed = (obj.get("status") or NOTHING).get("observedGeneration")
     if observed is not None and subject.generation and int(observed) < subject.generation:
-        text = f"generation {subject.generation} of {words} has not been acted on: {observed} was seen last"
-        link = broken("controller", f"has seen generation {observed}", said_by(obj))
+        text = f"generation {subject.generation} of {words} is not observed yet: the last observed is {observed}"
+        link = broken("controller", f"observed generation {observed}", said_by(obj))
         return Finding(
             cause=Cause.NOT_OBSERVED_YET,
             sentence=sentence(text[0].upper() + text[1:]),
@@ -140,13 +149,13 @@ async def _of_any(case: Case, kind: KindName, obj: Object) -> Finding:
             chain=(link,),
         )
     ready = condition_of(obj, "Ready")
-    text = f"{words} is there, and nothing says that anything is wrong with it"
-    link = done("object", "there", said_by(obj, ready))
+    text = f"{words} exists, and no condition reports a problem"
+    link = done("object", "exists", said_by(obj, ready))
     return Finding(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
 
 
 async def _not_there(case: Case, kind: KindName, name: str, namespace: str) -> tuple[Finding, AnswerObject]:
-    """It was removed; or it was refused; or there never was one, as far as is known."""
+    """It was deleted; or it was rejected; or it never existed, as far as is known."""
     versions = await case.versions(kind.text, namespace, name)
     subject = AnswerObject(kind=kind.kind, name=name, namespace=namespace, type=kind.text)
     records = await case.records(kind.text, namespace, name)
@@ -159,8 +168,8 @@ async def _not_there(case: Case, kind: KindName, name: str, namespace: str) -> t
         last = refused[-1]
         cause, verdict = cause_of_refusal(last)
         times = f" ({count(last.attempts, 'time')})" if last.attempts > 1 else ""
-        asked = f"{last.user or 'an unknown user'} asked for it at {clock(time_of(last.at))}{times}"
-        text = f"{subject.words} is not there: {asked}, and the server refused it: "
+        asked = f"{last.user or 'an unknown user'} requested it at {clock(time_of(last.at))}{times}"
+        text = f"{subject.words} does not exist: {asked}, and the API server rejected it: "
         link = broken("admission", f"{last.outcome.reason}: {shortened(last.outcome.message, 200)}", evidence_of(last))
         found = Finding(
             cause=cause,
@@ -172,15 +181,22 @@ async def _not_there(case: Case, kind: KindName, name: str, namespace: str) -> t
         return found, subject
     extent = await case.journal.extent()
     begins = extent.recorded[0][0] if extent.recorded else 0
-    text = f"There is no {subject.words}"
+    text = f"{subject.words} not found, nor in the journal{_span(extent, case)}"
     if begins > 1:
-        text += f", and the journal, which goes back to revision {begins}, knows of none"
-        case.gaps[f"what was before revision {begins} is not known"] = None
-    else:
-        text += ", and there never was one"
+        case.gaps[f"the journal begins at revision {begins}"] = None
     link = unknown("object", "no such object")
     found = Finding(cause=Cause.NO_SUCH_OBJECT, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
     return found, subject
+
+
+def _span(extent: Extent, case: Case) -> str:
+    """From when to when a journal was searched: since it begins, and of a past moment only up to that."""
+    if not extent.first_at:
+        return ""
+    first = time_of(extent.first_at)
+    begins = clock(first) if first.date() == case.now.date() else f"{first:%Y-%m-%d %H:%M:%S}"
+    is_past = case.moment.revision < extent.reached
+    return f" ({begins} to {clock(case.now)})" if is_past else f" (since {begins})"
 
 
 def _answer(case: Case, subject: AnswerObject, found: Finding) -> WhyAnswer:

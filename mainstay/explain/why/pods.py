@@ -35,8 +35,8 @@ async def of_pod(case: Case, pod: Object, *, is_asked: bool = True) -> Finding:
         return (await leaving(case, PODS, pod)).after((made,))
     who, phase = subject_of(PODS, pod).words, (pod.get("status") or NOTHING).get("phase")
     if phase == "Succeeded":
-        text = f"{who} has done its work on {node_of(pod)}"
-        link = done("end", "all its containers have ended well", said_by(pod))
+        text = f"{who} succeeded on {node_of(pod)}"
+        link = done("end", "all containers completed", said_by(pod))
         found = Finding(cause=Cause.COMPLETED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
         return found.after((made,))
     if phase == "Failed":
@@ -44,7 +44,7 @@ async def of_pod(case: Case, pod: Object, *, is_asked: bool = True) -> Finding:
         return (await case.rooms.containers().failed(case, pod)).after((made, *bound))
     if gates := (pod.get("spec") or NOTHING).get("schedulingGates"):
         names = listed(str(each.get("name")) for each in gates)
-        text = f"{who} is not placed before its scheduling gates are gone: {names}"
+        text = f"{who} is not scheduled until its scheduling gates are removed: {names}"
         link = broken(
             "gates", names, AnswerSource(source="spec", revision=int(pod["metadata"].get("resourceVersion") or 0))
         )
@@ -61,10 +61,10 @@ async def _made(case: Case, pod: Object) -> ChainLink:
     versions = await case.versions(PODS.text, metadata.get("namespace") or "", metadata["name"])
     first = next((each for each in versions if each.before is None and not each.is_first_known), None)
     if first is None:
-        return done("made", f"at {clock(created_at(pod))}; the record of that is gone", said_by(pod))
+        return done("created", f"at {clock(created_at(pod))}; not in the journal", said_by(pod))
     first = await case.reasoned(first)
     reason = f" ({first.who.reason})" if first.who.reason else ""
-    return done("made", f"by {first.who.name}{reason}", written(first))
+    return done("created", f"by {first.who.name}{reason}", written(first))
 
 
 async def _on_its_node(case: Case, pod: Object, who: str, is_asked: bool) -> Finding:
@@ -77,7 +77,7 @@ async def _on_its_node(case: Case, pod: Object, who: str, is_asked: bool) -> Fin
         stays = case.rooms.nodes().stays_until(node, pod, case.now) if node is not None else ""
         return Finding(
             cause=trouble.cause,
-            sentence=sentence(f"{who} is not known to run: its node {trouble.text}{stays}"),
+            sentence=sentence(f"{who} may not be running: its node {trouble.text}{stays}"),
             verdict=Verdict.BLOCKED if trouble.cause is Cause.NODE_DOES_NOT_EXIST else Verdict.WAITING,
             since=trouble.since,
             chain=(trouble.link,),
@@ -105,7 +105,7 @@ def _serving(case: Case, pod: Object, who: str) -> Finding:
     served = condition_of(pod, SERVING_CONDITION) or NOTHING
     if served.get("status") == "False" and served.get("reason") != "NotSelected":
         at = time_of(served.get("lastTransitionTime"))
-        text = f"{who} is ready on {name}, and gets no traffic ({served.get('reason')}): {served.get('message')}"
+        text = f"{who} is ready on {name}, but receives no traffic ({served.get('reason')}): {served.get('message')}"
         unserved = waiting("serving", f"{served.get('reason')}", said_by(pod, served))
         return Finding(
             cause=Cause.NOT_READY_YET,
@@ -117,9 +117,9 @@ def _serving(case: Case, pod: Object, who: str) -> Finding:
     links = [link]
     serves = ""
     if served.get("status") == "True":
-        serves = " and serves"
-        links.append(done("serving", "a Service leads to it", said_by(pod, served)))
-    text = f"{who} is ready{serves} on {name}, since {clock(since)} ({ago(since, case.now)})"
+        serves = " and receives traffic"
+        links.append(done("serving", "a Service routes to it", said_by(pod, served)))
+    text = f"{who} is ready on {name} since {clock(since)} ({ago(since, case.now)}){serves}"
     return Finding(
         cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, since=since, chain=tuple(links)
     )

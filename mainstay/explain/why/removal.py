@@ -40,7 +40,7 @@ OWNER_CLEANUP: Final = "owner-cleanup"
 DEPTH_MAX: Final = 4  # From a Deployment to a pod it is two.
 _SKIPPED: Final = ("events", "leases", "componentstates")
 GRACE_EXTRA: Final = timedelta(seconds=10)
-"""How much longer than its grace period a pod may take until its node has said that it has ended."""
+"""How much longer than its grace period a pod may take until its node confirms that it terminated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +49,30 @@ class Removal:
 
     cause: Cause
     text: str
-    """What comes after "was removed"/"is to go": without a full stop."""
+    """What comes after "was deleted at 12:00:00": without a full stop. Of a plain deletion, `by` whom."""
     links: tuple[ChainLink, ...] = ()
     involved: tuple[Involved, ...] = ()
 
+    @property
+    def after_time(self) -> str:
+        return f" {self.text}" if self.cause is Cause.DELETED else f" ({self.text})"
+
 
 async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool = False) -> Finding:
-    """Why something that is to go is still there. `is_told_why`: who wanted it to go has been said."""
+    """Why something that was deleted is still there. `is_told_why`: who deleted it has been said."""
     subject = subject_of(kind, obj)
     metadata = obj["metadata"]
     versions = await case.versions(kind.text, subject.namespace, subject.name)
     told = told_to_go(versions, subject.uid)
     removal = await why_told_to_go(case, told) if told is not None else None
     due = time_of(metadata.get("deletionTimestamp"))
-    because = f" ({removal.text})" if removal is not None and not is_told_why else ""
+    because = removal.after_time if removal is not None and not is_told_why else ""
     links = removal.links if removal is not None else ()
     involved = removal.involved if removal is not None else ()
     when = told.at if told is not None else due
     finalizers = [str(each) for each in metadata.get("finalizers") or ()]
     if FOREGROUND in finalizers and (below := await _last_of_those_below(case, subject)) is not None:
-        text = f"{subject.words} was told to go at {clock(when)}{because}, and stays until what it owns is gone"
+        text = f"{subject.words} was deleted at {clock(when)}{because} and waits for its dependents"
         found = await _not_gone(case, *below)
         is_usual = found.cause.tier is Tier.POLICY and found.verdict is Verdict.WAITING
         return replace(
@@ -81,16 +85,15 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
             involved=(*involved, *found.involved),
         )
     if finalizers == [FOREGROUND]:
-        what = f"{subject.words} was told to go at {clock(when)}{because}, and all that it owned is gone"
+        what = f"{subject.words} was deleted at {clock(when)}{because} and has no dependents left"
         found = await not_done(case, kind, obj, OWNER_CLEANUP, what, None)
         is_soon = found.cause is Cause.NOT_OBSERVED_YET
         return replace(found, cause=Cause.TERMINATING if is_soon else found.cause, since=when).after(links)
     pod_stays = kind.text == PODS.text and await _still_runs(case, obj)
     if finalizers and not pod_stays:
-        text = f"{subject.words} was told to go at {clock(when)}{because}, and waits for "
-        text += f"{listed(finalizers)}: that finalizer has not been removed for {ago(when, case.now)}"
-        if len(finalizers) > 1:
-            text = text.replace("that finalizer", "these finalizers")
+        word = "finalizer" if len(finalizers) == 1 else "finalizers"
+        text = f"{subject.words} was deleted at {clock(when)}{because} and is blocked by {word} "
+        text += f"{listed(finalizers)} (for {ago(when, case.now)})"
         return Finding(
             cause=Cause.FINALIZER_WAITING,
             sentence=sentence(shortened(text, 360)),
@@ -102,7 +105,8 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
     if kind.text == PODS.text and node_of(obj):
         trouble = await case.trouble_of(node_of(obj))
         if trouble is not None:
-            text = f"{subject.words} is to go{because}, and no agent reports that it has ended: its node {trouble.text}"
+            text = f"{subject.words} was deleted at {clock(when)}{because}, but no agent confirms that it terminated: "
+            text += f"its node {trouble.text}"
             return Finding(
                 cause=trouble.cause if trouble.cause is not Cause.NODE_NOT_READY else Cause.STOP_NOT_CONFIRMED,
                 sentence=sentence(shortened(text, 360)),
@@ -112,20 +116,22 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
                 involved=involved,
             )
     if due is not None and case.now > due + GRACE_EXTRA and kind.text == PODS.text:
-        text = f"{subject.words} is to go since {clock(when)}{because}, its time to end was over at {clock(due)}, "
-        text += f"and {node_of(obj) or 'no node'} has not said that it has ended"
+        node = node_of(obj)
+        missing = f"{node} has not confirmed" if node else "no node confirms"
+        text = f"{subject.words} was deleted at {clock(when)}{because}, its grace period ended at {clock(due)}, "
+        text += f"but {missing} that it terminated"
         return Finding(
             cause=Cause.STOP_NOT_CONFIRMED,
             sentence=sentence(shortened(text, 360)),
             verdict=Verdict.WAITING,
             since=due,
-            chain=(*links, broken("agent", f"no word of its end since {clock(due)}", said_by(obj))),
+            chain=(*links, broken("agent", f"termination not confirmed since {clock(due)}", said_by(obj))),
             involved=involved,
         )
-    left = f"it has until {clock(due)} to end" if due is not None and due > case.now else "it is about to be gone"
+    left = f"its grace period ends at {clock(due)}" if due is not None and due > case.now else "its removal is due"
     return Finding(
         cause=removal.cause if removal is not None and removal.cause is not Cause.DELETED else Cause.TERMINATING,
-        sentence=sentence(shortened(f"{subject.words} is being removed{because}: {left}", 360)),
+        sentence=sentence(shortened(f"{subject.words} is terminating, deleted at {clock(when)}{because}: {left}", 360)),
         verdict=Verdict.WAITING,
         since=when,
         chain=(*links, waiting("end", left, said_by(obj))),
@@ -181,7 +187,7 @@ async def _not_gone(case: Case, kind: KindName, obj: Object) -> Finding:
     if is_leaving(obj):
         return await leaving(case, kind, obj, is_told_why=True)
     words = subject_of(kind, obj).words
-    text = f"{words} has not been told to go yet"
+    text = f"{words} has not been deleted yet"
     link = waiting("owner-cleanup", text, said_by(obj))
     return Finding(cause=Cause.TERMINATING, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
 
@@ -204,10 +210,11 @@ async def gone(case: Case, kind: KindName, name: str, namespace: str, versions: 
     subject = subject_of(kind, obj)
     told = told_to_go(versions, subject.uid) or end
     removal = await why_told_to_go(case, told)
-    on = f" from {node_of(obj)}" if kind.text == PODS.text and node_of(obj) else ""
+    on = f" on {node_of(obj)}" if kind.text == PODS.text and node_of(obj) else ""
     words = f"{kind.kind} {namespace + '/' if namespace else ''}{name}"
-    text = f"{words} was removed{on} at {clock(told.at)}: {removal.text}"
-    ended = done("gone", f"gone since {clock(end.at)}, said by {end.who.name}", written(end))
+    because = f" {removal.text}" if removal.cause is Cause.DELETED else f": {removal.text}"
+    text = f"{words}{on} was deleted at {clock(told.at)}{because}"
+    ended = done("removed", f"at {clock(end.at)} by {end.who.name}", written(end))
     return Finding(
         cause=removal.cause,
         sentence=sentence(shortened(text, 400)),
@@ -219,7 +226,7 @@ async def gone(case: Case, kind: KindName, name: str, namespace: str, versions: 
 
 
 def told_to_go(versions: list[Version], uid: str) -> Version | None:
-    """The version in which it was first told to go."""
+    """The version in which it was first marked for deletion."""
     for each in versions:
         after = (each.after or NOTHING).get("metadata") or NOTHING
         before = (each.before or NOTHING).get("metadata") or NOTHING
@@ -233,10 +240,10 @@ def told_to_go(versions: list[Version], uid: str) -> Version | None:
 
 
 async def why_told_to_go(case: Case, told: Version) -> Removal:
-    """From the write that told it to go, back to who wanted that."""
+    """From the write that marked it for deletion, back to who wanted that."""
     told = await case.reasoned(told)
     obj, who = told.object, told.who
-    link = done("removed", f"told to go by {who.name}" + (f" ({who.reason})" if who.reason else ""), written(told))
+    link = done("deleted", f"by {who.name}" + (f" ({who.reason})" if who.reason else ""), written(told))
     remover = case.rooms.remover(who.component)
     if remover is not None:
         return await remover(case, told, link)
@@ -246,11 +253,9 @@ async def why_told_to_go(case: Case, told: Version) -> Removal:
     disrupted = condition_of(obj, "DisruptionTarget")
     if who.subresource == "eviction" or (disrupted or NOTHING).get("reason") == "EvictionByEvictionAPI":
         return Removal(
-            Cause.EVICTED, f"{who.name} evicted it", (link,), (Involved(who.name, "evicted it", (written(told),)),)
+            Cause.EVICTED, f"evicted by {who.name}", (link,), (Involved(who.name, "evicted it", (written(told),)),)
         )
-    return Removal(
-        Cause.DELETED, f"{who.name} deleted it", (link,), (Involved(who.name, "deleted it", (written(told),)),)
-    )
+    return Removal(Cause.DELETED, f"by {who.name}", (link,), (Involved(who.name, "deleted it", (written(told),)),))
 
 
 def owner_name(obj: Object) -> str:

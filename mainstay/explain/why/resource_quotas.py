@@ -55,12 +55,12 @@ async def room_by_now(case: Case, namespace: str, refused: WriteResult | None) -
     name, wanted = refused.quota, _requested(refused)
     quota = await case.get(RESOURCE_QUOTAS, name, namespace)
     if quota is None:
-        return f"there is no ResourceQuota {name} any more"
+        return f"ResourceQuota {name} no longer exists"
     if not has_room(quota, refused):
         return ""
     hard, used = _hard_and_used(quota)
     sizes = (f"{each} {used.get(each, '0')} of {hard[each]}" for each in sorted(wanted) if each in hard)
-    return f"ResourceQuota {name} has room by now ({listed(sizes)})"
+    return f"ResourceQuota {name} now has room ({listed(sizes)})"
 
 
 def _hard_and_used(quota: Object) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -72,7 +72,7 @@ async def freed(case: Case, namespace: str, refused: WriteResult | None, what: s
     room = await room_by_now(case, namespace, refused)
     if not room:
         return None
-    text = f"{what}: a quota had no room for more, but {room}"
+    text = f"{what}: the quota was exceeded, but {room}"
     absent = await no_controllers(case)
     if absent is not None:
         return Finding(
@@ -84,7 +84,7 @@ async def freed(case: Case, namespace: str, refused: WriteResult | None, what: s
         )
     return Finding(
         cause=Cause.SCALING,
-        sentence=sentence(f"{text}, and the controller {controller} has not tried again yet"),
+        sentence=sentence(f"{text}, and the controller {controller} has not retried yet"),
         verdict=Verdict.WAITING,
         chain=(waiting("admission", room),),
     )
@@ -113,18 +113,18 @@ async def why_resource_quota(case: Case, quota: Object) -> Finding:
     if not full and (not refused or is_freed or case.now - moment(refused[-1].at) > REFUSED_LATELY):
         text = f"{subject.words} has room: {words}"
         asked = count(sum(max(each.attempts, 1) for each in refused), "request")
-        notes = (f"refused: {asked} in the last hour, the last at {clock(moment(refused[-1].at))}",) if refused else ()
+        notes = (f"rejected {asked} in the last hour, the last at {clock(moment(refused[-1].at))}",) if refused else ()
         return Finding(
             cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,), notes=notes
         )
     users = await _largest_users(case, subject.namespace, full or sorted(hard))
     what = (
-        f"{subject.words} is used up in {listed(full)} ({words})"
+        f"{subject.words} is exhausted for {listed(full)} ({words})"
         if full
-        else f"{subject.words} leaves too little ({words})"
+        else f"{subject.words} has too little left ({words})"
     )
     if users:
-        what += f", most of it by {users}"
+        what += f", mostly by {users}"
     since = moment(refused[0].at) if refused else None
     chain = [broken("used", words, said_by(quota))]
     involved = []
@@ -132,10 +132,9 @@ async def why_resource_quota(case: Case, quota: Object) -> Finding:
         last = refused[-1]
         times = sum(max(each.attempts, 1) for each in refused)
         who = f"{last.subject.kind.partition('.')[0]} {last.subject.namespace}/{last.subject.name}"
-        requests = f"{count(times, 'request')} {'was' if times == 1 else 'were'}"
-        what += f"; {requests} refused for that, the last for {who} at {clock(moment(last.at))}"
-        chain.append(broken("refused", shortened(last.outcome.message, 160), evidence_of(last)))
-        involved.append(Involved(last.user or last.component, f"asked for {who}", (evidence_of(last),)))
+        what += f"; it rejected {count(times, 'request')}, the last for {who} at {clock(moment(last.at))}"
+        chain.append(broken("rejected", shortened(last.outcome.message, 160), evidence_of(last)))
+        involved.append(Involved(last.user or last.component, f"requested {who}", (evidence_of(last),)))
     return Finding(
         cause=Cause.QUOTA_EXCEEDED,
         sentence=sentence(shortened(what, 400)),

@@ -1,16 +1,16 @@
 """An answer in words, for people: the cause in one sentence, then the way to it, in at most twelve lines.
 
-    Pod default/web has no node: ZoneQuota default/team-eu leaves 0 of 1 cpu in zone eu, and it wants 1.
+    Pod default/web has no node: ZoneQuota default/team-eu has 0 of 1 cpu left in zone eu, and it requests 1.
     ZoneQuotaExceeded (quota), waiting since 00:00:09 (31 s)
 
-      made      by replicaset (3 missing)                                            replicaset-1c2f…  @51
+      created   by replicaset (3 missing)                                            replicaset-1c2f…  @51
       queue     4 attempts, the last 2 s ago after 1 ms in the queue
       view      scheduler-1 had seen: pods 88, nodes 80, zonequotas 34               scheduler-1-8a…
-    ✗ filters   0/1 nodes: 1 zone quota eu/cpu used up, 1 wanted, at most 0 left     scheduler-1-8a…
+    ✗ filters   0/1 nodes: 1 zone quota eu/cpu exceeded, 1 requested, at most 0 free  scheduler-1-8a…
 
-    try         raise ZoneQuota default/team-eu to cpu 2: then node-a can take it  (tried out)
+    try         raise ZoneQuota default/team-eu to cpu 2: then node-a can take it  (verified)
 
-`-o wide` goes on with every node, everybody who is involved, and all that is behind each line.
+`-o wide` adds every node, all users and components involved, and the evidence for each line.
 """
 
 from collections.abc import Iterable, Sequence
@@ -70,7 +70,7 @@ def _chain(links: Sequence[ChainLink], most: int) -> list[str]:
         head = [_line(shown[0])] if most > 2 else []
         return [
             *head,
-            f"  …{'':<{_LABEL - 1}}{left_out} more, with -o wide",
+            f"  …{'':<{_LABEL - 1}}{left_out} more (-o wide)",
             *(_line(each) for each in shown[-keep_last:]),
         ][-max(most, 1) :]
     return [_line(each) for each in shown]
@@ -120,7 +120,7 @@ def _tail(answer: WhyAnswer) -> list[str]:
         lines.append(_field("also", shortened(f"{each.cause} ×{each.count}: {each.text}{more}", WIDTH - _LABEL)))
     if answer.gaps:
         more = f" (and {len(answer.gaps) - 1} more)" if len(answer.gaps) > 1 else ""
-        lines.append(_field("not known", shortened(f"{answer.gaps[0]}{more}", WIDTH - _LABEL)))
+        lines.append(_field("missing", shortened(f"{answer.gaps[0]}{more}", WIDTH - _LABEL)))
     return lines
 
 
@@ -131,7 +131,7 @@ def _behind(milliseconds: int) -> str:
 
 
 def _cure(text: str, verified: bool) -> str:
-    return f"{text}{'  (tried out)' if verified else ''}"
+    return f"{text}{'  (verified)' if verified else ''}"
 
 
 def _field(name: str, text: str) -> str:
@@ -165,16 +165,16 @@ def _wide(answer: WhyAnswer) -> list[str]:
     )
     lines += _section("also", [f"{each.cause} ×{each.count}: {each.text}" for each in answer.also])
     lines += _section("notes", answer.notes)
-    lines += _section("not known", answer.gaps)
+    lines += _section("missing", answer.gaps)
     return lines
 
 
 def _nodes(answer: WhyAnswer) -> Iterable[str]:
     width = max(len("NODE"), *(len(each.node) for each in answer.each_node)) + 2
     zones = max(len("ZONE"), *(len(each.zone) for each in answer.each_node)) + 2
-    yield f"{'NODE':<{width}}{'ZONE':<{zones}}WHY NOT"
+    yield f"{'NODE':<{width}}{'ZONE':<{zones}}REASON"
     for each in answer.each_node:
-        yield f"{each.node:<{width}}{each.zone:<{zones}}{'; '.join(each.reasons) or 'nothing speaks against it'}"
+        yield f"{each.node:<{width}}{each.zone:<{zones}}{'; '.join(each.reasons) or 'fits'}"
 
 
 def _section(name: str, texts: Sequence[str]) -> list[str]:
@@ -184,8 +184,7 @@ def _section(name: str, texts: Sequence[str]) -> list[str]:
 
 
 def _cure_full(text: str, verified: bool, command: str) -> str:
-    tried = "  (tried out)" if verified else ""
-    return f"{text}{tried}" + (f"\n{'':<{_LABEL + 2}}{command}" if command else "")
+    return _cure(text, verified) + (f"\n{'':<{_LABEL + 2}}{command}" if command else "")
 
 
 def _full(each: AnswerSource) -> str:

@@ -68,23 +68,37 @@ def find_fight(words: str, versions: Sequence[Version], now: datetime) -> Findin
     if fight is None:
         return None
     text = (
-        f"{listed(fight.writers)} set {fight.field} of {words} in turn, to {listed(fight.values)}: "
-        f"{fight.flips} times, last at {clock(fight.last.at)}"
+        f"{listed(fight.writers)} keep overwriting {fight.field} of {words} with {listed(fight.values)}: "
+        f"{count(fight.flips, 'change')}, the last at {clock(fight.last.at)}"
     )
-    link = broken("desired", f"{fight.field} changes hands: {listed(fight.writers)}", written(fight.last))
+    link = broken("desired", f"{fight.field} oscillates: {listed(fight.writers)}", written(fight.last))
     return Finding(cause=Cause.FIGHTING_WRITERS, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
 
 
-def verbs_for(cause: Cause, are_ready: bool) -> tuple[str, str]:
-    """What is said of one pod, and of several."""
+_FAILING: Final = frozenset(
+    {
+        Cause.CONTAINER_CANNOT_START,
+        Cause.CONTAINER_FAILED,
+        Cause.CRASH_LOOP,
+        Cause.LIVENESS_PROBE_FAILING,
+        Cause.READINESS_PROBE_FAILING,
+        Cause.STARTUP_PROBE_FAILING,
+    }
+)
+"""Pods with these causes may be ready at this moment, between two restarts."""
+
+
+def verbs_for(cause: Cause) -> tuple[str, str]:
+    """The predicate for one pod, and for several."""
     if cause.tier is Tier.IN_PROGRESS:
-        return "is on its way", "are on their way"
-    lasts_not = are_ready and cause is not Cause.NODE_LOST
-    return ("does not last", "do not last") if lasts_not else ("is held up", "are held up")
+        return "is not available yet", "are not available yet"
+    if cause is Cause.NODE_LOST:  # Such a pod still reports that it is ready.
+        return "is on a lost node", "are on lost nodes"
+    return ("is failing", "are failing") if cause in _FAILING else ("is not ready", "are not ready")
 
 
 def share(number: int, wanted: int, words: str, old: str, verbs: tuple[str, str]) -> str:
-    """How many of its pods are in trouble: `2 of 3 pods of Deployment web are held up`."""
+    """How many of its pods are in trouble: `2 of 3 pods of Deployment web are not ready`."""
     verb, beside = verbs[number != 1], f" ({old})" if old else ""
     if wanted == 1:
         return f"The {'new' if old else 'only'} pod of {words} {verb}{beside}"
@@ -113,7 +127,7 @@ async def worst_of(case: Case, pods: Sequence[Object]) -> tuple[Finding, int, tu
         found.setdefault(each.cause, []).append((replace(each, about=subject_of(PODS, alike[0])), len(alike)))
     if len(most_first) > SORTS_LOOKED_AT:
         left = sum(len(each) for each in most_first[SORTS_LOOKED_AT:])
-        case.notes[f"{left} of {len(pods)} pods that are held up were not looked at: there are too many sorts"] = None
+        case.notes[f"{left} of {len(pods)} pods that are not ready were not examined: too many different states"] = None
     if not found:
         return None
     counts = {cause: sum(number for _, number in each) for cause, each in found.items()}
@@ -141,11 +155,8 @@ def complete(case: Case, kind: KindName, workload: Object, versions: Sequence[Ve
     since, _ = find_desired(workload, versions)
     if not wanted:
         return scaled_to_zero(kind, workload, versions)
-    what = "its only pod is" if wanted == 1 else f"all {wanted} pods are"
     generation = workload["metadata"].get("generation")
-    text = (
-        f"{words} is as it should be: {what} ready, of generation {generation}, which is wanted for {ago(since, now)}"
-    )
+    text = f"{words} is healthy: {wanted}/{wanted} pods ready (generation {generation}, applied {ago(since, now)} ago)"
     link = done("ready", f"{wanted} of {wanted}", said_by(workload))
     return Finding(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
 
@@ -155,20 +166,20 @@ def scaled_to_zero(
 ) -> Finding:
     """No pods are wanted. `above`: why, if it is not the workload itself that was scaled."""
     subject, last = subject_of(kind, workload), version_of_zero(versions)
-    text, link = f"{subject.words} has no pods because none are wanted", done("ready", "nothing is wanted")
+    text, link = f"{subject.words} is scaled to 0", done("ready", "0 replicas desired")
     found = Finding(cause=Cause.SCALED_TO_ZERO, sentence="", verdict=Verdict.SATISFIED, chain=(link,))
     if last is None:
-        return replace(found, sentence=sentence(f"{text}: it is scaled to 0"))
+        return replace(found, sentence=sentence(text))
     if above is not None:
         said = sentence(f"{text}: {above.text}")
         return replace(found, sentence=said, since=last.at, chain=(*above.links, link), involved=above.involved)
     who = last.who.user or last.who.name
-    how = "made it with 0 replicas" if last.before is None else f"scaled it from {wanted_replicas(last.before)} to 0"
+    how = "created it with 0 replicas" if last.before is None else f"scaled it from {wanted_replicas(last.before)} to 0"
     return replace(
         found,
         sentence=sentence(f"{text}: {who} {how} at {clock(last.at)}"),
         since=last.at,
-        chain=(done("ready", "nothing is wanted", written(last)),),
+        chain=(done("ready", "0 replicas desired", written(last)),),
         involved=(Involved(who, how, (written(last),)),),
     )
 
@@ -189,7 +200,7 @@ def version_of_zero(versions: Sequence[Version]) -> Version | None:
 def set_link(replica_set: Object) -> ChainLink:
     status = replica_set.get("status") or NOTHING
     ready = status.get("readyReplicas") or 0
-    text = f"{replica_set['metadata']['name']}: {wanted_replicas(replica_set)} wanted, {ready} ready"
+    text = f"{replica_set['metadata']['name']}: {wanted_replicas(replica_set)} desired, {ready} ready"
     return done("replicaset", text, said_by(replica_set), of=subject_of(REPLICASETS, replica_set))
 
 
@@ -205,6 +216,6 @@ async def on_late_nodes(case: Case, replica_set: Object) -> tuple[Also, ...]:
     for name in sorted(on):
         trouble = await case.trouble_of(name)
         if trouble is not None:
-            text = f"{on[name]} of its pods {'is' if on[name] == 1 else 'are'} there: {trouble.text}"
+            text = f"{on[name]} of its pods {'is' if on[name] == 1 else 'are'} on an unhealthy node: {trouble.text}"
             found.append(Also(trouble.cause, text, on[name]))
     return tuple(found)

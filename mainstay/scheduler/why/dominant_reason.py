@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from mainstay.api.annotations import RESERVATION
 from mainstay.api.kind import Object
-from mainstay.api.labels import Operator, Requirement
 from mainstay.api.node_health import UNREACHABLE, record_in
 from mainstay.api.node_terms import requirements_of
 from mainstay.api.object_key import ObjectKey
@@ -94,7 +93,7 @@ def judged(
     """Find the dominant one of the reasons for which all nodes refuse a pod. `heard`: when nodes last gave a sign."""
     nodes = {node["metadata"]["name"]: node for node in objects.nodes}
     if not nodes:
-        text = "there are no nodes at all"
+        text = "the cluster has no nodes"
         return Judged(cause=Cause.NO_NODES, verdict=Verdict.WAITING, text=text)
     view = PodView(objects, pod, policy, seed, nodes, against(refusals, nodes, pod))
     distances = {name: min(each.distance for each in view.against[name]) for name in view.against}
@@ -125,22 +124,20 @@ def _told(view: PodView, nearest: Distance, about: tuple[str, ...], heard: Mappi
     match nearest:
         case Distance.OTHER_NODE_NAMED:
             name = view.of(about[0], nearest)[0].detail
-            return replace(made, text=f"it names the node {name}, which there is not")
+            return replace(made, text=f"it requires node {name}, which does not exist")
         case Distance.NODE_AFFINITY:
             return _affinity(view, made)
         case Distance.RESERVED_ELSEWHERE:
             where = view.of(about[0], nearest)[0].detail
-            return replace(made, text=f"room is reserved for it on {where}, and it may go nowhere else")
+            return replace(made, text=f"its Reservation is on {where}, and it can run nowhere else")
         case Distance.TAINT:
             taints = sorted({_first_taint(view, name) for name in about})
-            what = f"the taint {taints[0]}" if len(taints) == 1 else f"the taints {listed(taints)}"
             have = "has" if len(about) == 1 else "have"
-            which = "which it does not tolerate" if len(taints) == 1 else "none of which it tolerates"
-            return replace(made, text=f"{are} {have} {what}, {which}")
+            return replace(made, text=f"{are} {have} {_untolerated(taints)}")
         case Distance.TOPOLOGY_LABEL:
             keys = sorted({each.detail for name in about for each in view.of(name, nearest)})
             lack = "lacks" if len(about) == 1 else "lack"
-            return replace(made, text=f"{are} {lack} the label {listed(keys)}, by which its pods are to be spread")
+            return replace(made, text=f"{are} {lack} the label {listed(keys)} of its topology spread constraint")
         case Distance.TOO_SMALL:
             return _too_small(view, made)
         case Distance.PORT:
@@ -153,7 +150,7 @@ def _told(view: PodView, nearest: Distance, about: tuple[str, ...], heard: Mappi
             return _quota(view, made)
         case Distance.CORDON:
             is_ = "is" if len(about) == 1 else "are"
-            return replace(made, text=f"{_named(view, about)} {is_} cordoned, and would have room")
+            return replace(made, text=f"{_named(view, about)} {is_} cordoned but would have room")
         case Distance.GHOSTS:
             return replace(made, text=_ghosts(view, about))
         case Distance.HEALTH:
@@ -182,8 +179,12 @@ def _first_taint(view: PodView, name: str) -> str:
     return str((own or list(found))[0])
 
 
+def _untolerated(taints: Sequence[str]) -> str:
+    return f"the untolerated {'taint' if len(taints) == 1 else 'taints'} {listed(taints)}"
+
+
 def _affinity(view: PodView, made: Judged) -> Judged:
-    """What is asked for that no node has, and what nodes have instead."""
+    """What the pod requires and no node has, and what nodes have instead."""
     requirements = requirements_of(view.pod["spec"])
     wanted = [*requirements.selector.requirements]
     if requirements.terms is not None and len(requirements.terms) == 1:
@@ -194,28 +195,13 @@ def _affinity(view: PodView, made: Judged) -> Judged:
         is_told = requirements.terms is None or (len(requirements.terms) == 1 and not requirements.terms[0].names)
         if len(wanted) < 2 or not is_told:
             both = "its nodeSelector and " if requirements.selector.requirements else ""
-            return replace(made, text=f"no node matches {both}any of the terms of its node affinity")
-        text = f"no node has all the labels it asks for at once: {listed(_requirement(each) for each in wanted)}"
+            return replace(made, text=f"no node matches {both}any term of its node affinity")
+        text = f"no node matches all that it requires: {listed(map(str, wanted))}"
         return replace(made, cause=Cause.CONSTRAINTS_COMBINED, text=text)
     first = missing[0]
     have = sorted({has[first.key] for has in labels if first.key in has})
     instead = f" (nodes have {listed(f'{first.key}={value}' for value in have)})" if have else ""
-    return replace(
-        made, text=f"no node has {listed(_requirement(each) for each in missing)}, which it asks for{instead}"
-    )
-
-
-def _requirement(each: Requirement) -> str:
-    match each.operator:
-        case Operator.EXISTS:
-            return f"the label {each.key}"
-        case Operator.DOES_NOT_EXIST:
-            return f"no label {each.key}"
-        case Operator.IN | Operator.EQUALS | Operator.DOUBLE_EQUALS:
-            values = each.values
-            return f"{each.key}={values[0]}" if len(values) == 1 else f"{each.key} in {', '.join(values)}"
-        case _:
-            return f"{each.key} {each.operator} {', '.join(each.values)}"
+    return replace(made, text=f"no node matches {listed(map(str, missing))}, which it requires{instead}")
 
 
 def _too_small(view: PodView, made: Judged) -> Judged:
@@ -226,13 +212,13 @@ def _too_small(view: PodView, made: Judged) -> Judged:
     too_small = {name: {each.detail: each for each in view.of(name, Distance.TOO_SMALL)} for name in view.nodes}
     everywhere = sorted(set.intersection(*(set(each) for each in too_small.values())), key=_best_known)
     if not everywhere:
-        each = [f"{name} in {listed(sorted(too_small[name]))}" for name in sorted(too_small)]
+        each = [f"{name} lacks {listed(sorted(too_small[name]))}" for name in sorted(too_small)]
         return replace(made, text=f"no node is large enough for it even when empty: {listed(each)}")
     resource = everywhere[0]
     wanted = next(iter(too_small.values()))[resource].wanted or 0
     return replace(
         made,
-        text=f"it wants {amount(resource, wanted)} {resource}, and no node is that large even when empty: "
+        text=f"{_request(resource, wanted)}, more than any node has even when empty: "
         f"the largest, {_largest(view, view.nodes, resource)}",
     )
 
@@ -245,25 +231,25 @@ def _large_enough(view: PodView, made: Judged, large: Sequence[str]) -> Judged:
     nearest = max(kept_off.values())
     chosen = [name for name in large if kept_off[name] is nearest]
     names = f"{listed(chosen)} {'is' if len(chosen) == 1 else 'are'}"
-    they = "it" if len(chosen) == 1 else "they"
     if nearest is Distance.TAINT:
         taints = sorted({_first_taint(view, name) for name in chosen})
-        but = f"{they} {'has' if len(chosen) == 1 else 'have'} the taint {listed(taints)}, which it does not tolerate"
+        but = f"{'has' if len(chosen) == 1 else 'have'} {_untolerated(taints)}"
     else:
         reasons = sorted({short(each) for name in chosen for each in view.of(name, nearest)})
-        but = f"{'does' if len(chosen) == 1 else 'do'} not come into question ({listed(reasons)})"
-        but = f"{they} {but}"
-    small = f"the others that it may use are too small (the largest, {_largest(view, made.about, first.detail)})"
+        but = f"{'is' if len(chosen) == 1 else 'are'} not eligible ({listed(reasons)})"
+    small = f"the other eligible nodes are too small (the largest, {_largest(view, made.about, first.detail)})"
     cause, verdict = _CAUSES[nearest] if nearest is Distance.TAINT else (Cause.CONSTRAINTS_COMBINED, Verdict.BLOCKED)
-    text = (
-        f"it wants {amount(first.detail, first.wanted or 0)} {first.detail}: {names} large enough, but {but}; {small}"
-    )
+    text = f"{_request(first.detail, first.wanted or 0)}: {names} large enough but {but}; {small}"
     return replace(made, cause=cause, verdict=verdict, text=text, about=tuple(chosen))
 
 
 def _largest(view: PodView, names: Iterable[str], resource: str) -> str:
     size, name = max((_allocatable(view.nodes[name], resource), name) for name in names)
     return f"{name}, has {amount(resource, size)}"
+
+
+def _request(resource: str, wanted: int) -> str:
+    return "it needs a pod slot" if resource == "pods" else f"it requests {amount(resource, wanted)} {resource}"
 
 
 def _best_known(resource: str) -> tuple[bool, bool, str]:
@@ -288,7 +274,7 @@ def _ports(view: PodView, about: Sequence[str]) -> str:
     )
     by = f", by {listed(holders)}" if holders else ""
     where = "on every node" if len(about) == len(view.nodes) else f"on {listed(about)}"
-    return f"host port {listed(ports)} is taken {where}{by}"
+    return f"host port {listed(ports)} is in use {where}{by}"
 
 
 def _room(view: PodView, made: Judged) -> Judged:
@@ -306,7 +292,7 @@ def _room(view: PodView, made: Judged) -> Judged:
     wanted = next(iter(by_node.values())).wanted or 0
     free = {name: max(each.free or 0, 0) for name, each in by_node.items()}
     most = max(free, key=lambda name: (free[name], name))
-    words = "places for pods" if resource == "pods" else resource
+    request = _request(resource, wanted)
     total = sum(free.values())
     is_all = len(about) == len(view.nodes)
     other = {name: sorted(each for each in short if name in short[each]) for name in about if name not in by_node}
@@ -315,22 +301,21 @@ def _room(view: PodView, made: Judged) -> Judged:
         f" ({listed(sorted(other))} {'is' if len(other) == 1 else 'are'} short of {listed(lacking)})" if other else ""
     )
     if len(by_node) > 1 and total >= wanted and not other:
-        where = "" if is_all else f" on the {len(about)} nodes that come into question ({listed(about)})"
-        none = "no node has" if is_all else "none of them has"
+        where = f"{len(about)} nodes" if is_all else f"{len(about)} eligible nodes ({listed(about)})"
         text = (
-            f"it wants {amount(resource, wanted)} {words}: {amount(resource, total)} are free in total{where}, "
-            f"but {none} more than {amount(resource, free[most])} by itself ({most})"
+            f"{request}: {amount(resource, total)} is free on the {where} together, "
+            f"but at most {amount(resource, free[most])} on one ({most})"
         )
         return replace(made, cause=Cause.FRAGMENTATION, text=text)
     left = amount(resource, free[most])
     if len(about) == 1:
-        only = "the only node" if len(view.nodes) == 1 else "the only node that comes into question"
-        where = f"{only}, {most}, has {left} left"
+        only = "the only node" if len(view.nodes) == 1 else "the only eligible node"
+        where = f"{only}, {most}, has {left} free"
     elif is_all and not other:
-        where = f"the most that is left on a node is {left}, on {most}"
+        where = f"at most {left} is free on one node ({most})"
     else:
-        where = f"of the {len(by_node)} nodes that would do otherwise, {most} has the most left: {left}"
-    return replace(made, text=f"it wants {amount(resource, wanted)} {words}, and {where}{also}")
+        where = f"of the {len(by_node)} otherwise eligible nodes, {most} has the most free: {left}"
+    return replace(made, text=f"{request}, but {where}{also}")
 
 
 def _without_reservations(view: PodView, about: Sequence[str]) -> tuple[str, str] | None:
@@ -349,11 +334,11 @@ def _without_reservations(view: PodView, about: Sequence[str]) -> tuple[str, str
     chosen = enough or held
     names = [_reserved_for(each) for each in chosen]
     nodes = sorted({str(each["spec"]["nodeName"]) for each in chosen})
-    text = f"room on {listed(nodes)} is reserved for {listed(dict.fromkeys(names))}"
+    text = f"resources on {listed(nodes)} are reserved for {listed(dict.fromkeys(names))}"
     if enough and len(enough) == 1:
         resources = enough[0]["spec"].get("resources") or {}
         text += f" ({', '.join(f'{name} {size}' for name, size in sorted(resources.items()) if name != 'pods')})"
-    return f"{text}; without that it would fit", str(chosen[0]["metadata"]["name"])
+    return f"{text}; without that, the pod would fit", str(chosen[0]["metadata"]["name"])
 
 
 def _less(objects: Objects, without: Sequence[Object]) -> Objects:
@@ -377,14 +362,13 @@ def _spread(view: PodView, about: Sequence[str]) -> str:
     here = sorted({label(view.nodes[name], key) for name in about})
     domains = sorted({label(node, key) for node in view.nodes.values()} - {""})
     elsewhere = [each for each in domains if each not in here]
-    uneven = f"less evenly over {key} than maxSkew {allowed} allows"
     word = key.rpartition("/")[2]
-    text = f"in {word} {listed(here)}, where there is room, its pods would be spread {uneven}"
+    text = f"in {word} {listed(here)}, which has room, the pod would exceed maxSkew {allowed} over {key}"
     if elsewhere:
         others = [name for name in view.nodes if label(view.nodes[name], key) in elsewhere and name in view.against]
         reasons = sorted({short(each) for name in others for each in view.against[name]})
-        takes = "takes" if len(elsewhere) == 1 else "take"
-        text += f"; {word} {listed(elsewhere)} {takes} none ({listed(reasons)})"
+        accept = "accepts" if len(elsewhere) == 1 else "accept"
+        text += f"; {word} {listed(elsewhere)} {accept} none ({listed(reasons)})"
     return text
 
 
@@ -398,13 +382,13 @@ def _quota(view: PodView, made: Judged) -> Judged:
         which = f"ZoneQuota {view.namespace}/{name}" if name else "the quota"
         of = f" of {limit}" if limit else ""
         left = amount(resource, max(said[detail].free or 0, 0))
-        leaves.append(f"{which} leaves {left}{of} {resource} in zone {zone}")
+        leaves.append(f"{which} has {left}{of} {resource} left in zone {zone}")
         wants.append(f"{amount(resource, said[detail].wanted or 0)} {resource}")
         names.append(name)
     wanted = listed(dict.fromkeys(wants))
     if len(said) == 1:
         wanted = wanted.rpartition(" ")[0]  # Of what was just said.
-    return replace(made, text=f"{listed(leaves, 2)}, and it wants {wanted}", quota=names[0])
+    return replace(made, text=f"{listed(leaves, 2)}, and it requests {wanted}", quota=names[0])
 
 
 def _quota_of(view: PodView, zone: str, resource: str) -> tuple[str, str]:
@@ -424,9 +408,8 @@ def _ghosts(view: PodView, about: Sequence[str]) -> str:
     haunts = {name: ghosts for name, ghosts in view.objects.unconfirmed if name in about}
     who = [f"{each.get('namespace')}/{each.get('name')}" for name in sorted(haunts) for each in haunts[name]]
     by = f" ({listed(who)})" if who else ""
-    pods = count(len(who), "pod") if who else "pods"
-    were = "was" if len(who) == 1 else "were"
-    return f"room on {listed(about)} is held for {pods} that {were} removed by force and may still run there{by}"
+    pods = count(len(who), "force-deleted pod") if who else "force-deleted pods"
+    return f"resources on {listed(about)} are held for {pods} that may still run there{by}"
 
 
 def _health(view: PodView, made: Judged, heard: Mapping[str, datetime]) -> Judged:
@@ -439,8 +422,8 @@ def _health(view: PodView, made: Judged, heard: Mapping[str, datetime]) -> Judge
         is_lost = is_lost or lost
         since = f" since {clock(heard[name])}" if name in heard else ""
         what = next((each.rpartition("/")[2] for each in taints if each.startswith(HEALTH_TAINTS)), "not ready")
-        parts.append(f"{name} is not heard of{since}" if lost else f"{name} is {what}")
-    text = f"{listed(parts)}, and would have room"
+        parts.append(f"{name} sends no heartbeat{since}" if lost else f"{name} is {what}")
+    text = f"{listed(parts)} but would have room"
     return replace(made, cause=Cause.NODE_LOST if is_lost else Cause.NODE_NOT_READY, text=text)
 
 
@@ -450,7 +433,7 @@ def _besides(view: PodView, about: Sequence[str], nearest: Distance) -> list[str
     for name in about:
         if reasons := sorted({short(each) for each in view.against[name] if each.distance > nearest}):
             found.setdefault(listed(reasons), []).append(name)
-    return [f"{listed(found[reasons])} besides: {reasons}" for reasons in sorted(found)]
+    return [f"{listed(found[reasons])} also: {reasons}" for reasons in sorted(found)]
 
 
 def _others(view: PodView, distance: Distance, names: Sequence[str]) -> str:

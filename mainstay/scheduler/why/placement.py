@@ -131,10 +131,10 @@ class ExplainedPlacement:
 async def scheduling(journal: Journal, record: DecisionRecord, past: RebuiltObjects | None = None) -> Scheduling:
     """What a placement was decided from. Raises `CannotRebuild`, `JournalUnreachable`."""
     if record.subject.kind != PODS.text:
-        raise CannotRebuild(WhyNot.READ_OUTSIDE, f"{record.id} is about no pod, so nothing was placed")
+        raise CannotRebuild(WhyNot.READ_OUTSIDE, f"{record.id} is not a decision about a pod")
     require_replayable(record)
     if not record.view:
-        raise CannotRebuild(WhyNot.VIEW_NOT_NAMED, "its record does not name what it saw")
+        raise CannotRebuild(WhyNot.VIEW_NOT_NAMED, "its record does not name its view")
     past = past or RebuiltObjects(journal)
     remembered = _memory(record)
     vector = {seen.kind: seen.revision for seen in record.view}
@@ -275,10 +275,10 @@ class _Fold:
     async def run(self) -> None:
         memory, (cycle, _, _) = self.remembered, self.record.id.rpartition(".")
         if memory.assumed < 0:
-            self.missing.append("the record does not say which pods were assumed to be where")
+            self.missing.append("the record does not contain the assumed pods")
             return
         if memory.number - memory.since > FOLDED_MAX:
-            self.missing.append(f"{memory.number - memory.since} earlier decisions and answers would have to be read")
+            self.missing.append(f"it would take reading {memory.number - memory.since} earlier decisions and answers")
             return
         waiting = {pod["metadata"]["uid"]: pod for pod in self.pods if _waits(pod)}
         known: dict[int, DecisionRecord] = {}
@@ -291,13 +291,11 @@ class _Fold:
             await self._take_unrecorded(cycle, known, waiting)
         if len(self.assumed) != memory.assumed:
             self.missing.append(
-                f"of {memory.assumed} pods that were assumed to be on nodes {len(self.assumed)} are known: "
-                "what a scheduler has sent and got no answer to when it ends is never recorded"
+                f"{len(self.assumed)} of {memory.assumed} assumed pods are known: "
+                "bindings without an answer when a scheduler exits are never recorded"
             )
         if len(self.ghosts) != memory.unconfirmed:
-            self.missing.append(
-                f"{memory.unconfirmed} nodes were known to have ghosts, and {len(self.ghosts)} are found"
-            )
+            self.missing.append(f"{len(self.ghosts)} of {memory.unconfirmed} nodes with force-deleted pods are known")
 
     async def _take(self, earlier: DecisionRecord, number: int, waiting: dict[str, Object]) -> None:
         if earlier.subject.kind == NODES.text:

@@ -1,9 +1,9 @@
 """Why a pod has no node: the last decision about it, made again; and whether that still holds.
 
-no decision yet             no scheduler is at work, or it is behind, held, or another one is asked for
-no node takes it            the dominant one of the reasons (dominant_reason.py), with cures that were tried out
-one would by now            the scheduler does not know yet what has changed (staleness.py)
-a node was found            and the binding was refused, or got no answer
+no decision yet             no scheduler is running, or it is behind, held, or another one is requested
+no node takes it            the dominant one of the reasons (dominant_reason.py), with cures that were verified
+one would now               the scheduler has not observed the change yet (staleness.py)
+a node was found            but the binding was rejected, or got no answer
 """
 
 from datetime import datetime
@@ -26,7 +26,6 @@ from mainstay.explain.why.found import (
     ago,
     broken,
     clock,
-    count,
     done,
     evidence_of,
     said_by,
@@ -88,13 +87,13 @@ async def unplaced(case: Case, pod: Object) -> Finding:
         case "NotDone":
             return _not_done(case, who, last).after(links)
         case "InternalError":
-            text = f"{who} has no node: the scheduler failed at it ({shortened(last.outcome.message, 200)})"
-            link = broken("scheduler", "an error in the scheduler", evidence_of(last))
+            text = f"{who} has no node: internal error of the scheduler ({shortened(last.outcome.message, 200)})"
+            link = broken("scheduler", "internal error", evidence_of(last))
             failing = Cause.CONTROLLER_FAILING
             return Finding(cause=failing, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,)).after(links)
     if last.outcome.ending is Ending.DONE:
         node = node_chosen(last)
-        text = f"{who} is being bound to {node}: that was decided at {clock(moment(last.at))}"
+        text = f"{who} is being bound to {node}, chosen at {clock(moment(last.at))}"
         link = waiting("bind", f"to {node}", evidence_of(last))
         return Finding(cause=Cause.BEING_BOUND, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,)).after(
             links
@@ -117,7 +116,7 @@ async def _held(case: Case, pod: Object, who: str) -> Finding | None:
                 sentence=sentence(text),
                 verdict=Verdict.WAITING,
                 chain=(broken("scheduler", hold.words, evidence),),
-                cures=(CureFound("release the hold", command=f"mainstay release {hold.name}"),),
+                cures=(CureFound("release the Hold", command=f"mainstay release {hold.name}"),),
             )
     return None
 
@@ -127,7 +126,7 @@ async def _not_looked_at(case: Case, pod: Object, who: str) -> Finding:
     wanted = spec.get("schedulerName") or ""
     revision = int(pod["metadata"].get("resourceVersion") or 0)
     if wanted and wanted not in SchedulerSettings().names:
-        text = f'{who} asks for the scheduler "{wanted}", and no scheduler of that name has looked at it'
+        text = f'{who} requests scheduler "{wanted}", but no scheduler of that name has processed it'
         return Finding(
             cause=Cause.OTHER_SCHEDULER,
             sentence=sentence(text),
@@ -150,8 +149,8 @@ async def _not_looked_at(case: Case, pod: Object, who: str) -> Finding:
         slow = behind[0]
         seen = slow.revisions[PODS.text]
         text = (
-            f"the scheduler {slow.name} has not seen {who} yet: it knows pods up to revision {seen}, "
-            f"and the pod was made at {revision}, {ago(created, case.now)} ago"
+            f"the scheduler {slow.name} has not observed {who} yet: it has seen pods up to revision {seen}, "
+            f"and the pod was created at {revision}, {ago(created, case.now)} ago"
         )
         return Finding(
             cause=Cause.STALE_VIEW,
@@ -162,8 +161,8 @@ async def _not_looked_at(case: Case, pod: Object, who: str) -> Finding:
         )
     if age > AT_ONCE and schedulers and not any(_heard_since(each, created) for each in schedulers):
         last = max(schedulers, key=lambda each: (str(each.heard_at), each.name))
-        heard = f"{last.name} was last heard of at {clock(last.heard_at)}, before it was made"
-        text = f"no scheduler has looked at it: {heard}"
+        heard = f"{last.name} was last active at {clock(last.heard_at)}, before the pod was created"
+        text = f"no scheduler has processed it: {heard}"
         return Finding(
             cause=Cause.NO_SCHEDULER,
             sentence=sentence(f"{who} has no node, and {text}"),
@@ -171,7 +170,7 @@ async def _not_looked_at(case: Case, pod: Object, who: str) -> Finding:
             since=last.heard_at,
             chain=(broken("scheduler", text, last.evidence),),
         )
-    text = f"{who} waits for its turn at the scheduler, since {clock(created)}"
+    text = f"{who} is in the scheduling queue since {clock(created)}"
     return Finding(
         cause=Cause.QUEUED,
         sentence=sentence(text),
@@ -187,7 +186,7 @@ def _as_it_says(case: Case, pod: Object, who: str) -> Finding | None:
     if said is None or said.get("status") != "False":
         return None
     message = str(said.get("message") or "")
-    gap = f"no decision about {who} is in the journal: this is only what its condition {POD_SCHEDULED} says"
+    gap = f"the journal has no decision about {who}: this is from its condition {POD_SCHEDULED}"
     return Finding(
         cause=next((cause for words, cause in _IN_MESSAGES.items() if words in message), Cause.NOT_RECORDED),
         sentence=sentence(shortened(f"{who} has no node: {message or said.get('reason')}", 360)),
@@ -214,8 +213,8 @@ def _heard_since(scheduler: ObservedComponent, created: datetime) -> bool:
 def _looked_at(records: list[DecisionRecord], now: datetime) -> tuple[ChainLink, ...]:
     last = records[-1]
     waited = last.queue_wait_us / 1000
-    tried = count(len(records), "attempt") if len(records) > 1 else "first attempt"
-    queue = done("queue", f"{tried}, the last {ago(moment(last.at), now)} ago after {waited:.0f} ms in the queue")
+    tried = f"{len(records)} attempts, the last" if len(records) > 1 else "1 attempt,"
+    queue = done("queue", f"{tried} {ago(moment(last.at), now)} ago after {waited:.0f} ms in the queue")
     seen = ", ".join(f"{each.kind.partition('.')[0]} {each.revision}" for each in last.view)
     return queue, done("view", f"{last.component} had seen: {seen}", evidence_of(last))
 
@@ -226,8 +225,8 @@ def _unanswered(case: Case, pod: Object, who: str, records: list[DecisionRecord]
     since = time_of((said or NOTHING).get("lastTransitionTime")) or moment(last.at)
     # How often it was asked is not recorded: all the tries are one decision.
     text = (
-        f"{who} is to be bound to {node} since {clock(since)}, and the server does not answer the binding (asked last "
-        f"at {clock(moment(last.at))}): the scheduler finds out what became of it, and tries again"
+        f"{who} is being bound to {node} since {clock(since)}, but the API server does not answer (last request at "
+        f"{clock(moment(last.at))}): the scheduler checks the outcome and retries"
     )
     evidence = [evidence_of(last), *([said_by(pod, said)] if said is not None else [])]
     link = broken("bind", f"to {node}: {shortened(last.outcome.message, 120)}", *evidence)
@@ -238,7 +237,7 @@ def _unanswered(case: Case, pod: Object, who: str, records: list[DecisionRecord]
 
 def _not_done(case: Case, who: str, last: DecisionRecord) -> Finding:
     message = shortened(last.outcome.message, 160)
-    text = f"{who} was to be bound to {node_chosen(last)}, and the server did not take the binding: {message}"
+    text = f"{who} is not bound to {node_chosen(last)}: the API server did not accept the binding: {message}"
     return Finding(
         cause=Cause.API_UNAVAILABLE,
         sentence=sentence(text),
@@ -254,7 +253,7 @@ def _binding_refused(case: Case, who: str, records: list[DecisionRecord]) -> Fin
     same = [each for each in records if each.outcome.reason == reason]
     message = shortened(last.outcome.message, 200)
     times = f", {len(same)} times" if len(same) > 1 else ""
-    text = f"{who} was placed on {node}, and the server refused to bind it there{times} ({reason}): {message}"
+    text = f"{who} was scheduled to {node}, but the API server rejected the binding{times} ({reason}): {message}"
     cause = next((found for each, found in _REFUSED_BINDINGS.items() if each == reason), Cause.BINDING_REFUSED)
     return Finding(
         cause=cause,
@@ -282,7 +281,7 @@ async def placed(case: Case, pod: Object) -> tuple[ChainLink, ...]:
         if records:
             return (
                 unknown(
-                    "scheduler", f"bound to {node}; the answer to its binding was not recorded", said_by(pod, said)
+                    "scheduler", f"bound to {node}; the result of its binding is not in the journal", said_by(pod, said)
                 ),
             )
         return (await _placed_by_others(case, pod, node),)
@@ -292,10 +291,10 @@ async def placed(case: Case, pod: Object) -> tuple[ChainLink, ...]:
     except CannotRebuild:
         return (done("scheduler", text, evidence_of(chosen)),)
     fitting = len(placement.scores)
-    text += f": {fitting} of {len(placement.verdicts)} nodes could take it"
+    text += f": {fitting} of {len(placement.verdicts)} nodes fit"
     if placement.chosen == node and placement.alternatives:
         second, points = placement.alternatives[0]
-        text += f"; {placement.totals[node]} points, next {second} with {points}"
+        text += f"; score {placement.totals[node]}, next {second} with {points}"
     return (done("scheduler", text, evidence_of(chosen)),)
 
 
@@ -308,12 +307,12 @@ async def _placed_by_others(case: Case, pod: Object, node: str) -> ChainLink:
             continue
         who = version.who
         if version.before is None:
-            return done("scheduler", f"made for {node} by {who.name}: no scheduler placed it there", written(version))
+            return done("scheduler", f"created with nodeName {node} by {who.name}, not scheduled", written(version))
         if who.decision or who.name in (UNKNOWN_WHO.name, SERVER):
             by = f" by {who.name}" if who.decision else ""
-            return unknown("scheduler", f"bound to {node}{by}; why there is not in this journal", written(version))
-        return done("scheduler", f"bound to {node} by {who.name}: no scheduler chose it", written(version))
-    text = f"on {node}; how it came there is not in this journal, which does not go back so far"
+            return unknown("scheduler", f"bound to {node}{by}; the reason is not in the journal", written(version))
+        return done("scheduler", f"bound to {node} by {who.name}, not by a scheduler", written(version))
+    text = f"on {node}; the journal does not go back to its binding"
     return unknown("scheduler", text, said_by(pod, said))
 
 

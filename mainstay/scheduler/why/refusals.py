@@ -167,10 +167,10 @@ def _affinity(nodes: Sequence[Object], pod: Object) -> str:
     labels = [node["metadata"].get("labels") or {} for node in nodes]
     missing = [str(each) for each in wanted if not any(each.matches(has) for has in labels)]
     if missing:
-        return f"{'none has' if len(nodes) > 1 else 'it has not'} {', '.join(missing)}"
+        return f"{'none matches' if len(nodes) > 1 else 'it does not match'} {', '.join(missing)}"
     if asked.terms is not None and (len(asked.terms) != 1 or asked.terms[0].names):
-        return f"{'none matches' if len(nodes) > 1 else 'it does not match'} what the pod's node affinity asks for"
-    return f"none has all of {', '.join(str(each) for each in wanted)}"
+        return f"{'none matches' if len(nodes) > 1 else 'it does not match'} the pod's node affinity"
+    return f"none matches all of {', '.join(str(each) for each in wanted)}"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -185,4 +185,4 @@ def _numbers(refusal: Refusal) -> str:
         return f", at most {refusal.wanted} allowed, would be at least {min(refusal.free)}"
     resource = refusal.detail.rpartition("/")[2]
     left = max(*refusal.free, 0)
-    return f", {amount(resource, refusal.wanted)} wanted, at most {amount(resource, left)} left"
+    return f", {amount(resource, refusal.wanted)} requested, at most {amount(resource, left)} free"

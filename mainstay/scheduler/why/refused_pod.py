@@ -51,16 +51,16 @@ class UnplacedPod:
         try:
             then = await scheduling(case.journal, last, case.past)
         except CannotRebuild as error:
-            return self._as_recorded(stale, f"the decision {last.id} cannot be made again: {error}")
+            return self._as_recorded(stale, f"decision {last.id} is not replayable: {error}")
         for missing in then.missing:
-            case.notes[f"of the scheduler's memory at {clock(moment(last.at))}: {missing}"] = None
+            case.notes[f"scheduler memory at {clock(moment(last.at))}: {missing}"] = None
         placement = explained(then)
         now = await objects_now(case, then)
         changed = turned(then, now, self.pod, await unseen_until_now(case, last), moment(last.now or last.at))
         if changed is not None:
             return await self._turned(then, placement, changed, stale)
         if not isinstance(placement.decision, Unschedulable):
-            note = f"the decision {last.id}, made again, comes out otherwise: what it knew is not all in the journal"
+            note = f"decision {last.id} replays differently: the journal lacks some of its inputs"
             return self._as_recorded(stale, note)
         heard = await case.rooms.nodes().last_heard(case, (node["metadata"]["name"] for node in then.objects.nodes))
         found = judged(then.objects, then.pod, then.policy, then.seed, placement.refusals, heard)
@@ -135,7 +135,7 @@ class UnplacedPod:
         age = case.now - changed_at
         absent = await no_scheduler(case)
         if absent is not None and age > SOON:
-            text = f"{self.who} would fit on {changed.node} by now, but {absent.text}"
+            text = f"{self.who} would fit on {changed.node} now, but {absent.text}"
             link = broken("scheduler", absent.text, *absent.evidence)
             return Finding(
                 cause=absent.cause,
@@ -152,10 +152,10 @@ class UnplacedPod:
         if not changed.is_before and age <= SOON:
             since = f"since {_one(kind)} {name} changed, {ago(changed_at, case.now)} ago"
             text = f"{self.who} would fit on {changed.node} {since}"
-            link = waiting("scheduler", "is about to look again", *evidence)
+            link = waiting("scheduler", "has not retried yet", *evidence)
             return Finding(
                 cause=Cause.QUEUED,
-                sentence=sentence(f"{text}, and the scheduler is about to look again"),
+                sentence=sentence(f"{text}, and the scheduler has not retried yet"),
                 verdict=Verdict.WAITING,
                 chain=(link,),
                 staleness=stale,
@@ -165,9 +165,9 @@ class UnplacedPod:
             was = judged(then.objects, then.pod, then.policy, then.seed, placement.refusals).text
         when = "before it decided" if changed.is_before else "after it last decided"
         text = (
-            f"{self.who} has no node because the scheduler has not seen the change of {_one(kind)} {name} yet: "
-            f"it knows {kind} up to revision {changed.seen}, the change is {changed.change.revision}, made {when}, "
-            f"{ago(changed_at, case.now)} ago; with it the pod would go to {changed.node}"
+            f"{self.who} has no node because the scheduler has not observed the change of {_one(kind)} {name} yet: "
+            f"it has seen {kind} up to revision {changed.seen}, the change is {changed.change.revision}, made {when}, "
+            f"{ago(changed_at, case.now)} ago; with it, the pod would fit on {changed.node}"
         )
         entry = Staleness(
             changed.kind,
@@ -181,7 +181,7 @@ class UnplacedPod:
         )
         rest = tuple(each for each in stale if each.kind != changed.kind)
         link = broken("view", f"{kind} at {changed.seen}, and {name} changed at {changed.change.revision}", *evidence)
-        notes = (f"what it last decided: {shortened(was, 200)}",) if was else ()
+        notes = (f"last decision: {shortened(was, 200)}",) if was else ()
         behind = [each for each in await components(case) if each.is_scheduler]
         return Finding(
             cause=Cause.STALE_VIEW,
@@ -193,7 +193,9 @@ class UnplacedPod:
             notes=notes,
             involved=tuple(
                 Involved(
-                    each.name, f"said at {clock(each.said_at)} that it knows {kind} up to {known}", (each.evidence,)
+                    each.name,
+                    f"reported at {clock(each.said_at)} that it has seen {kind} up to {known}",
+                    (each.evidence,),
                 )
                 for each in behind
                 if (known := each.revisions.get(changed.kind)) is not None

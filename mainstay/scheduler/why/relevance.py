@@ -73,7 +73,7 @@ class Relevance:
         """A decision, made again; None if it cannot be, or too many were."""
         if record.id not in self._made:
             if len(self._made) >= AGAIN_MAX:
-                text = f"only {AGAIN_MAX} decisions were made again; of others the record's own words are told"
+                text = f"only {AGAIN_MAX} decisions were replayed; others are shown as recorded"
                 self._known.notes[text] = None
                 return None
             self._made[record.id] = await placing(self._known.journal, record, self._known.past)
@@ -142,7 +142,7 @@ class Relevance:
         revision = change.revision
         if revision not in self._looked_at:
             if len(self._looked_at) >= LOOKED_AT_MAX:
-                self._known.notes[f"only {LOOKED_AT_MAX} writes to other objects were looked at"] = None
+                self._known.notes[f"only {LOOKED_AT_MAX} writes to other objects were examined"] = None
                 return None
             where = object_key_of(change.key)
             version = await self._known.version(kind_of(change.key), where.namespace, where.name, revision)

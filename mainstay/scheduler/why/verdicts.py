@@ -121,29 +121,29 @@ def label(node: Object, key: str) -> str:
 def short(each: Against) -> str:
     match each.reason:
         case RefusalReason.INSUFFICIENT_RESOURCE:
-            return f"not enough {each.detail}"
+            return f"insufficient {each.detail}"
         case RefusalReason.NODE_TOO_SMALL:
             return f"too small in {each.detail}"
         case RefusalReason.NODE_AFFINITY:
-            return "other labels than it asks for"
+            return "node affinity/selector does not match"
         case RefusalReason.UNTOLERATED_TAINT:
-            return f"taint {each.detail}"
+            return f"untolerated taint {each.detail}"
         case RefusalReason.UNSCHEDULABLE_NODE:
             return "cordoned"
         case RefusalReason.PORT_TAKEN:
-            return f"port {each.detail} taken"
+            return f"port {each.detail} in use"
         case RefusalReason.ZONE_QUOTA_EXCEEDED:
-            return f"zone quota {each.detail} used up"
+            return f"zone quota {each.detail} exceeded"
         case RefusalReason.RESERVED_ELSEWHERE:
-            return "not where room is reserved for it"
+            return "its Reservation is on another node"
         case RefusalReason.SKEW_TOO_LARGE:
-            return f"uneven over {each.detail}"
+            return f"maxSkew over {each.detail} exceeded"
         case RefusalReason.TOPOLOGY_LABEL_MISSING:
             return f"no label {each.detail}"
         case RefusalReason.HELD_BY_GHOSTS:
-            return f"{each.detail} held for pods that were removed by force"
+            return f"{each.detail} held for force-deleted pods"
         case RefusalReason.OTHER_NODE_NAMED:
-            return "not the node that it names"
+            return "not the node that it requires"
         case _:
             return str(each.reason)
 
@@ -160,7 +160,7 @@ def by_reason(refusals: Sequence[Refusal], view: PodView) -> tuple[Verdicts, ...
         if refusal.wanted is not None and refusal.free and refusal.reason is not RefusalReason.SKEW_TOO_LARGE:
             resource = refusal.detail.rpartition("/")[2]
             most = max(max(refusal.free), 0)
-            numbers = f", {amount(resource, refusal.wanted)} wanted, at most {amount(resource, most)} left"
+            numbers = f", {amount(resource, refusal.wanted)} requested, at most {amount(resource, most)} free"
         found.append(
             Verdicts(
                 str(refusal.reason), short(first) + numbers, refusal.nodes, len(refusal.nodes), filter=refusal.plugin
@@ -184,4 +184,4 @@ def _with_numbers(each: Against) -> str:
     if each.reason is RefusalReason.SKEW_TOO_LARGE:
         return f"{short(each)} (skew would be {each.free}, {each.wanted} allowed)"
     resource = each.detail.rpartition("/")[2]
-    return f"{short(each)} ({amount(resource, each.wanted)} wanted, {amount(resource, max(each.free, 0))} left)"
+    return f"{short(each)} ({amount(resource, each.wanted)} requested, {amount(resource, max(each.free, 0))} free)"

@@ -41,7 +41,7 @@ async def why_zone_quota(case: Case, quota: Object) -> Finding:
     if not full and not held_up:
         link = done("used", words, said_by(quota))
         return Finding(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
-    text = f"{subject.words} {'is used up' if full else 'leaves too little'} in zone {zone} ({words})"
+    text = f"{subject.words} {'is exhausted' if full else 'has too little left'} in zone {zone} ({words})"
     if held_up:
         text += f"; {listed(held_up)} {'waits' if len(held_up) == 1 else 'wait'} for it, or for another zone"
     return Finding(

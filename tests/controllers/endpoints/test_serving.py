@@ -32,7 +32,7 @@ LISTED = a_slice("s", [an_endpoint("p")])
 
 
 def test_a_pod_serves_when_it_is_ready_and_in_a_slice_of_a_service():
-    assert decide(a_pod("p"), slices=[LISTED]) == said(Truth.TRUE, "InSlice", "Service web leads to it")
+    assert decide(a_pod("p"), slices=[LISTED]) == said(Truth.TRUE, "InSlice", "Service web routes to it")
 
 
 def test_a_slice_that_was_made_by_hand_counts():
@@ -54,10 +54,10 @@ def test_until_it_stands_there_as_ready_nothing_is_said_for_a_while_and_then_tha
     new, old = a_pod("p", ready_at=-1), a_pod("p", ready_at=-60)
 
     assert decide(new, slices=slices).result == WakeAt(
-        NOON + PATIENCE - timedelta(seconds=1), "it should be in a slice by then"
+        NOON + PATIENCE - timedelta(seconds=1), "a slice should contain it by then"
     )
     assert decide(new, slices=slices).conditions == ()
-    expected = said(Truth.FALSE, "NotInSlice", "Service web selects it and has no slice with it")
+    expected = said(Truth.FALSE, "NotInSlice", "Service web selects it, but none of its EndpointSlices contains it")
     assert decide(old, slices=slices) == expected
 
 
@@ -70,8 +70,8 @@ def test_one_that_did_serve_says_when_that_ends_and_why():
     unready, left = a_pod("p", ready=False, serving="True"), a_pod("p", serving="True")
 
     assert decide(unready, slices=[LISTED]) == said(Truth.FALSE, "NotReady", "it is not ready")
-    assert decide(left, services=[]) == said(Truth.FALSE, "NotSelected", "no Service leads to it")
-    expected = said(Truth.FALSE, "NotInSlice", "Service web selects it and has no slice with it")
+    assert decide(left, services=[]) == said(Truth.FALSE, "NotSelected", "no Service routes to it")
+    expected = said(Truth.FALSE, "NotInSlice", "Service web selects it, but none of its EndpointSlices contains it")
     assert decide(left) == expected
 
 

@@ -71,7 +71,7 @@ async def test_of_two_causes_at_once_one_is_told_and_the_other_stands_beside_it(
         answer = await asked(cluster, DEPLOYMENTS, "web")
 
     assert answer.cause is Cause.INSUFFICIENT_RESOURCES
-    assert answer.sentence.startswith("1 of 3 pods of Deployment default/web is held up: ")
+    assert answer.sentence.startswith("1 of 3 pods of Deployment default/web is not ready: ")
     assert [(each.cause, each.count) for each in answer.also] == [(Cause.CRASH_LOOP, 2)]
 
 
@@ -109,8 +109,8 @@ async def test_a_container_that_has_lasted_longer_than_before_is_taken_to_be_cur
         later = await asked(cluster, DEPLOYMENTS, "web")
 
     assert (just_now.cause, just_now.verdict) == (Cause.CRASH_LOOP, Verdict.WAITING)
-    assert just_now.sentence.startswith("The only pod of Deployment default/web does not last: ")
-    assert just_now.sentence.endswith("; at this moment it is ready.")
+    assert just_now.sentence.startswith("The only pod of Deployment default/web is failing: ")
+    assert just_now.sentence.endswith("; at the moment it is ready.")
     assert later.verdict is Verdict.SATISFIED
 
 
@@ -130,7 +130,7 @@ async def test_what_was_missing_and_is_there_by_now_is_not_called_missing_withou
 
     assert (missing.cause, missing.verdict) == (Cause.CONFIG_MISSING, Verdict.BLOCKED)
     assert there.verdict is Verdict.WAITING
-    assert there.sentence.endswith("; it is there by now, and the agent has not tried again yet.")
+    assert there.sentence.endswith("; it exists now, and the agent has not retried yet.")
 
 
 async def test_a_quota_that_has_room_by_now_is_not_blamed_any_more(sim: Simulation):
@@ -150,9 +150,9 @@ async def test_a_quota_that_has_room_by_now_is_not_blamed_any_more(sim: Simulati
         await rest(60)
         later = await asked(cluster, DEPLOYMENTS, "web")
 
-    assert "most of it by Deployment hog (2)" in full.sentence
+    assert "mostly by Deployment hog (2)" in full.sentence
     assert freed.cause is Cause.SCALING
-    assert "ResourceQuota team-limit has room by now (pods 2 of 5)" in freed.sentence
+    assert "ResourceQuota team-limit now has room (pods 2 of 5)" in freed.sentence
     assert quota.verdict is Verdict.SATISFIED
     assert later.cause is Cause.NO_CONTROLLER
 
@@ -173,7 +173,7 @@ async def test_a_node_that_comes_back_is_told_of_at_each_stage_and_its_pod_too(s
 
     assert (late.verdict, [each.cause for each in late.also]) == (Verdict.SATISFIED, [Cause.NODE_NOT_READY])
     assert lost.cause is Cause.NODE_LOST
-    assert "so long that its pods may be replaced; it tolerates that until 00:0" in lost.sentence
+    assert "its pods are released for eviction; the pod tolerates this until 00:0" in lost.sentence
     assert back.verdict is node.verdict is Verdict.SATISFIED
     assert back.also == ()
 
@@ -216,11 +216,11 @@ async def test_after_a_rollback_the_bad_set_and_its_pod_name_who_rolled_back(sim
         bad_set = await asked(cluster, REPLICASETS, bad["metadata"]["ownerReferences"][0]["name"])
         bad_pod = await asked(cluster, PODS, bad["metadata"]["name"])
 
-    assert stuck.sentence.startswith("The new pod of Deployment default/web is held up (3 old ones are ready): ")
+    assert stuck.sentence.startswith("The new pod of Deployment default/web is not ready (3 of 3 old pods are ready): ")
     assert now.verdict is Verdict.SATISFIED
     assert (bad_set.cause, bad_pod.cause) == (Cause.SCALED_TO_ZERO, Cause.ROLLED_OVER)
-    assert "set by bob" in bad_set.sentence
-    assert "set by bob" in bad_pod.sentence
+    assert "bob changed the template" in bad_set.sentence
+    assert "bob changed the template" in bad_pod.sentence
 
 
 async def test_of_a_job_with_parallel_pods_it_is_said_how_many_wait_and_who_suspended_it(sim: Simulation):
@@ -234,7 +234,7 @@ async def test_of_a_job_with_parallel_pods_it_is_said_how_many_wait_and_who_susp
         job = await asked(cluster, JOBS, "report")
         gone = await asked(cluster, PODS, pod["metadata"]["name"])
 
-    assert crowded.sentence.startswith("2 of 6 pods of Job default/report are held up (0 of 12 done): ")
+    assert crowded.sentence.startswith("2 of 6 pods of Job default/report are not ready (0 of 12 completions): ")
     assert "Job default/report was suspended by admin at" in job.sentence
     assert gone.cause is Cause.SUSPENDED
     assert "admin suspended Job report at" in gone.sentence
@@ -248,7 +248,7 @@ async def test_a_job_that_was_over_and_is_gone_says_that_its_time_was_over(sim: 
         answer = await asked(cluster, JOBS, "report")
 
     assert answer.cause is Cause.COMPLETED
-    assert "so are the 5 s that it stays after that (ttlSecondsAfterFinished)" in answer.sentence
+    assert "its ttlSecondsAfterFinished of 5 expired" in answer.sentence
 
 
 async def test_what_went_with_its_namespace_names_who_deleted_that(sim: Simulation):
@@ -282,7 +282,7 @@ async def test_a_node_that_is_being_drained_says_who_does_not_go_and_why(sim: Si
         answer = await asked(cluster, NODES, "node-a")
 
     assert answer.cause is Cause.NODE_CORDONED
-    assert "1 pod is still there" in answer.sentence
+    assert "1 pod is still on it" in answer.sentence
     assert "web-budget" in answer.sentence
 
 
@@ -296,8 +296,8 @@ async def test_of_quotas_in_several_zones_each_is_told_that_leaves_too_little(si
         quota = await asked(cluster, ZONE_QUOTAS, "only-a")
 
     assert answer.cause is Cause.ZONE_QUOTA_EXCEEDED
-    assert "default/only-a leaves 300m of 1 cpu in zone a and ZoneQuota default/only-b leaves 300m" in answer.sentence
-    assert "leaves too little in zone a (cpu 700m of 1)" in quota.sentence
+    assert "default/only-a has 300m of 1 cpu left in zone a and ZoneQuota default/only-b has 300m" in answer.sentence
+    assert "has too little left in zone a (cpu 700m of 1)" in quota.sentence
 
 
 async def test_a_refused_change_is_the_news_at_first_then_stands_beside_and_goes_when_another_is_accepted(
@@ -320,9 +320,9 @@ async def test_a_refused_change_is_the_news_at_first_then_stands_beside_and_goes
         accepted = await asked(cluster, DEPLOYMENTS, "web")
 
     assert (at_first.cause, at_first.verdict) == (Cause.INVALID, Verdict.BLOCKED)
-    assert "is as it should be, but the last change of alice was refused at" in at_first.sentence
+    assert "is healthy, but the last change by alice was rejected at" in at_first.sentence
     assert (later.cause, [each.cause for each in later.also]) == (Cause.SATISFIED, [Cause.INVALID])
-    assert "the last change of alice was refused" in text_of(later)
+    assert "the last change by alice was rejected" in text_of(later)
     assert (accepted.cause, accepted.also) == (Cause.SATISFIED, ())
 
 
@@ -339,9 +339,9 @@ async def test_what_waits_for_those_below_names_the_last_of_them(sim: Simulation
         last = await asked(cluster, DEPLOYMENTS, "web")
 
     assert (going.cause, going.verdict) == (Cause.TERMINATING, Verdict.WAITING)
-    assert f"stays until what it owns is gone. Pod default/{pod['metadata']['name']}" in going.sentence
+    assert f"and waits for its dependents. Pod default/{pod['metadata']['name']}" in going.sentence
     assert (last.cause, last.verdict) == (Cause.TERMINATING, Verdict.WAITING)
-    assert "all that it owned is gone; the controller owner-cleanup is about to see to it" in last.sentence
+    assert "has no dependents left; the controller owner-cleanup has not processed it yet" in last.sentence
 
 
 async def test_a_released_node_says_until_when_its_pods_tolerate_that(sim: Simulation):
@@ -358,9 +358,9 @@ async def test_a_released_node_says_until_when_its_pods_tolerate_that(sim: Simul
     [added] = {each["timeAdded"] for each in tainted["spec"]["taints"] if each["effect"] == "NoExecute"}
     until = times.parse_time(added) + timedelta(seconds=300)
     assert node.cause is Cause.NODE_LOST
-    assert f"; 2 pods are bound to it, and tolerate that until {until:%H:%M:%S}." in node.sentence
-    assert f"; it tolerates that until {until:%H:%M:%S}." in pod.sentence
-    assert node.advice.endswith("when it is released, and they tolerate that no longer.")
+    assert f"; 2 pods are bound to it and tolerate this until {until:%H:%M:%S}." in node.sentence
+    assert f"; the pod tolerates this until {until:%H:%M:%S}." in pod.sentence
+    assert node.advice.endswith("once it is released and their tolerations expire.")
 
 
 async def test_of_two_pods_that_were_not_ready_only_that_on_the_lost_node_is_counted_as_lost(sim: Simulation):
@@ -378,7 +378,7 @@ async def test_of_two_pods_that_were_not_ready_only_that_on_the_lost_node_is_cou
 
     told = {answer.cause: 1, **{each.cause: each.count for each in answer.also}}
     assert told == {Cause.NODE_LOST: 1, Cause.READINESS_PROBE_FAILING: 1}
-    assert answer.sentence.startswith("1 of 2 pods of Deployment default/web is held up: ")
+    assert answer.sentence.startswith("1 of 2 pods of Deployment default/web is on a lost node: ")
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ async def test_a_pod_of_which_no_decision_is_known_is_told_by_its_condition_and_
 
     assert (answer.cause, answer.verdict) == (Cause.NODE_TOO_SMALL, Verdict.INCOMPLETE)
     assert answer.cures == ()
-    assert "this is only what its condition PodScheduled says" in answer.gaps[0]
+    assert "this is from its condition PodScheduled" in answer.gaps[0]
 
 
 async def test_a_decision_without_its_detail_is_told_in_its_own_words_and_says_what_is_missing(sim: Simulation):
@@ -64,7 +64,7 @@ async def test_a_decision_without_its_detail_is_told_in_its_own_words_and_says_w
     assert answer.cause is Cause.NODE_TOO_SMALL
     assert "Insufficient cpu" in answer.sentence
     assert answer.cures == ()
-    assert any("cannot be made again" in gap for gap in answer.gaps)
+    assert any("is not replayable" in gap for gap in answer.gaps)
 
 
 async def test_a_decision_without_reasons_and_view_makes_the_answer_incomplete(sim: Simulation):
@@ -87,7 +87,7 @@ async def test_lost_decisions_are_said_to_be_missing(sim: Simulation):
     journal.lost.append(LostRecord(0, 1 << 60, 7, 0))
     answer = await why(await Moment.now(journal), REGISTRY, PODS, "web", "default")
 
-    assert any("7 decisions of that time were not recorded" in gap for gap in answer.gaps)
+    assert any("the journal dropped 7 decisions of that time" in gap for gap in answer.gaps)
 
 
 async def test_without_any_decision_a_workload_is_still_told_by_its_status(sim: Simulation):
@@ -125,7 +125,7 @@ async def test_of_a_pod_that_was_placed_before_a_bundle_begins_it_is_not_said_th
 
     assert how_placed(before)[0] is LinkState.DONE
     assert f"chose {node}" in how_placed(before)[1]
-    text = f"on {node}; how it came there is not in this journal, which does not go back so far"
+    text = f"on {node}; the journal does not go back to its binding"
     assert how_placed(after) == (LinkState.UNKNOWN, text)
 
 
@@ -138,7 +138,7 @@ async def test_a_pod_whose_binding_is_known_and_whose_decision_is_not_says_so(si
 
     assert state is LinkState.UNKNOWN
     assert text.startswith("bound to node-")
-    assert text.endswith("; why there is not in this journal")
+    assert text.endswith("; the reason is not in the journal")
 
 
 async def test_a_pod_that_was_made_right_on_its_node_was_placed_by_no_scheduler(sim: Simulation):
@@ -147,4 +147,4 @@ async def test_a_pod_that_was_made_right_on_its_node_was_placed_by_no_scheduler(
         await rest(10)
         answer = await why(await Moment.now(cluster.journal), REGISTRY, PODS, "web", "default")
 
-    assert how_placed(answer) == (LinkState.DONE, "made for node-a by admin: no scheduler placed it there")
+    assert how_placed(answer) == (LinkState.DONE, "created with nodeName node-a by admin, not scheduled")

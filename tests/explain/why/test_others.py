@@ -45,7 +45,7 @@ async def test_a_namespace_is_active_or_goes_and_says_what_is_left(sim: Simulati
     assert "ConfigMap kept" in going.sentence
     assert "example.com/keep" in going.sentence
     assert gone.cause is Cause.DELETED
-    assert "admin deleted it" in gone.sentence
+    assert "by admin" in gone.sentence
 
 
 async def test_a_budget_that_allows_nothing_says_what_it_needs(sim: Simulation):
@@ -60,7 +60,7 @@ async def test_a_budget_that_allows_nothing_says_what_it_needs(sim: Simulation):
         lost = await asked(cluster, DISRUPTION_BUDGETS, "lost")
 
     assert (strict.cause, strict.verdict) == (Cause.BUDGET_EXHAUSTED, Verdict.BLOCKED)
-    assert "2 of 2 pods are healthy, 2 have to be" in strict.sentence
+    assert "2 of 2 pods are healthy, 2 must be" in strict.sentence
     assert easy.cause is Cause.SATISFIED
     assert lost.cause is Cause.NOTHING_SELECTED
 
@@ -98,5 +98,5 @@ async def test_a_service_that_leads_to_its_pods_is_satisfied_and_tells_of_those_
 
     assert empty.cause is Cause.NOTHING_SELECTED
     assert (answer.cause, answer.verdict) == (Cause.SATISFIED, Verdict.SATISFIED)
-    assert "leads to 2 of 3 pods" in answer.sentence
+    assert "routes to 2 of 3 pods, 1 not ready" in answer.sentence
     assert [(each.cause, each.count) for each in answer.also] == [(Cause.INSUFFICIENT_RESOURCES, 1)]

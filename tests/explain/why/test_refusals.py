@@ -39,8 +39,8 @@ def test_of_nodes_with_other_labels_and_one_that_is_full_the_full_one_is_the_cau
         pods=(a_pod("q", cpu="1", node="gpu"),),
     )
     assert found.cause is Cause.INSUFFICIENT_RESOURCES
-    assert found.text == "it wants 2 cpu, and the only node that comes into question, gpu, has 1 left"
-    assert found.others == ("n0, n1, n2 and 6 more: other labels than it asks for",)
+    assert found.text == "it requests 2 cpu, but the only eligible node, gpu, has 1 free"
+    assert found.others == ("n0, n1, n2 and 6 more: node affinity/selector does not match",)
 
 
 def test_of_full_zones_and_one_whose_quota_is_used_up_the_quota_is_the_cause():
@@ -49,14 +49,14 @@ def test_of_full_zones_and_one_whose_quota_is_used_up_the_quota_is_the_cause():
     quota = a_zone_quota("c", name="risk", cpu="0")
     found = of(nodes, a_pod(cpu="1"), pods=running, zone_quotas=(quota,))
     assert (found.cause, found.quota) == (Cause.ZONE_QUOTA_EXCEEDED, "risk")
-    assert found.text == "ZoneQuota default/risk leaves 0 of 0 cpu in zone c, and it wants 1"
+    assert found.text == "ZoneQuota default/risk has 0 of 0 cpu left in zone c, and it requests 1"
 
 
 def test_a_tainted_node_with_room_does_not_hide_that_the_others_are_full():
     nodes = [a_node("gpu", taints=["gpu:NoSchedule"]), a_node("n1", cpu="1"), a_node("n2", cpu="1")]
     found = of(nodes, a_pod(cpu="1"), pods=(a_pod("q1", cpu="1", node="n1"), a_pod("q2", cpu="1", node="n2")))
     assert found.cause is Cause.INSUFFICIENT_RESOURCES
-    assert found.others == ("gpu: taint gpu:NoSchedule",)
+    assert found.others == ("gpu: untolerated taint gpu:NoSchedule",)
 
 
 def test_a_node_that_is_not_heard_of_is_the_cause_if_it_would_have_room():
@@ -94,15 +94,15 @@ def test_a_spread_that_would_become_uneven_says_where_there_is_room_and_why_not_
     pod = a_pod(labels={"app": "web"}, cpu="1", topologySpreadConstraints=spread)
     found = of(nodes, pod, pods=running)
     assert (found.cause, found.about, found.others) == (Cause.TOPOLOGY_SPREAD, ("a",), ())
-    assert "in zone a, where there is room" in found.text
-    assert "zone b takes none (not enough cpu)" in found.text
+    assert "in zone a, which has room" in found.text
+    assert "zone b accepts none (insufficient cpu)" in found.text
 
 
 def test_a_port_is_told_with_who_has_it():
     port = ({"containerPort": 80, "hostPort": 8080},)
     found = of([a_node("n1")], a_pod(ports=port), pods=(a_pod("edge", ports=port, node="n1"),))
     assert found.cause is Cause.PORT_TAKEN
-    assert found.text == "host port 8080/TCP is taken on every node, by default/edge"
+    assert found.text == "host port 8080/TCP is in use on every node, by default/edge"
 
 
 @pytest.mark.parametrize(("wanted", "cause"), [("3", Cause.INSUFFICIENT_RESOURCES), ("2", Cause.FRAGMENTATION)])
@@ -117,7 +117,7 @@ def test_every_node_is_told_of_with_all_that_speaks_against_it():
     first, second = found.each_node
     assert (first.node, len(first.reasons)) == ("n1", 3)
     assert (second.node, second.zone) == ("n2", "z")
-    assert second.reasons == ("too small in cpu (2 wanted, 1 left)",)
+    assert second.reasons == ("too small in cpu (2 requested, 1 free)",)
 
 
 NODES = st.builds(
@@ -155,22 +155,22 @@ def test_a_node_that_is_large_enough_and_tainted_is_not_overlooked_by_those_that
     found = of(nodes, a_pod(cpu="2"))
     assert (found.cause, found.about, found.others) == (Cause.UNTOLERATED_TAINT, ("a",), ())
     assert found.text == (
-        "it wants 2 cpu: a is large enough, but it has the taint gpu:NoSchedule, which it does not tolerate; "
-        "the others that it may use are too small (the largest, b, has 1)"
+        "it requests 2 cpu: a is large enough but has the untolerated taint gpu:NoSchedule; "
+        "the other eligible nodes are too small (the largest, b, has 1)"
     )
 
 
 def test_a_node_that_is_large_enough_and_has_other_labels_makes_it_a_matter_of_both():
     found = of([a_node("a", cpu="4"), a_node("b", cpu="1", labels=SSD)], a_pod(cpu="2", nodeSelector=SSD))
     assert (found.cause, found.about) == (Cause.CONSTRAINTS_COMBINED, ("a",))
-    assert "a is large enough, but it does not come into question (other labels than it asks for)" in found.text
+    assert "a is large enough but is not eligible (node affinity/selector does not match)" in found.text
 
 
 def test_nodes_that_are_too_small_in_different_resources_are_not_said_to_be_so_in_one():
     nodes = [a_node("a", cpu="8", memory="1Gi"), a_node("b", cpu="1", memory="64Gi")]
     found = of(nodes, a_pod(cpu="4", memory="8Gi"))
     assert found.cause is Cause.NODE_TOO_SMALL
-    assert found.text == "no node is large enough for it even when empty: a in memory and b in cpu"
+    assert found.text == "no node is large enough for it even when empty: a lacks memory and b lacks cpu"
 
 
 def test_the_most_that_is_left_is_only_said_of_all_nodes_if_it_is_so():
@@ -178,12 +178,12 @@ def test_the_most_that_is_left_is_only_said_of_all_nodes_if_it_is_so():
     running = (a_pod("q", cpu="3", node="a"), a_pod("r", cpu="4", node="b"))
     found = of([a_node("a", cpu="4"), a_node("b", cpu="4"), tainted], a_pod(cpu="2"), pods=running)
     assert found.cause is Cause.INSUFFICIENT_RESOURCES
-    assert found.text == "it wants 2 cpu, and of the 2 nodes that would do otherwise, a has the most left: 1"
-    assert found.others == ("c: taint gpu:NoSchedule",)
+    assert found.text == "it requests 2 cpu, but of the 2 otherwise eligible nodes, a has the most free: 1"
+    assert found.others == ("c: untolerated taint gpu:NoSchedule",)
 
 
 def test_what_else_speaks_against_a_full_node_is_said_beside_it():
     node = a_node("a", cpu="2", unschedulable=True)
     found = of([node, a_node("b", cpu="2")], a_pod(cpu="2"), pods=tuple(a_pod(n, cpu="2", node=n) for n in "ab"))
     assert found.cause is Cause.INSUFFICIENT_RESOURCES
-    assert found.others == ("a besides: cordoned",)
+    assert found.others == ("a also: cordoned",)

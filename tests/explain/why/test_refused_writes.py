@@ -86,4 +86,4 @@ async def test_a_job_whose_quota_is_used_up_names_it_and_then_that_it_has_room(s
 
     assert (full.cause, full.verdict) == (Cause.QUOTA_EXCEEDED, Verdict.WAITING)
     assert freed.cause is Cause.SCALING
-    assert "ResourceQuota small has room by now (pods 0 of 5)" in freed.sentence
+    assert "ResourceQuota small now has room (pods 0 of 5)" in freed.sentence

@@ -92,7 +92,7 @@ def test_in_full_every_node_and_all_evidence_is_named():
 
 def test_the_short_form_says_how_many_links_it_leaves_out():
     lines = text_of(an_answer(12, **FULL)).splitlines()
-    [left_out] = [line for line in lines if "more, with -o wide" in line]
+    [left_out] = [line for line in lines if "more (-o wide)" in line]
     shown = [line for line in lines if line.startswith(("  step-", "✗ filters"))]
     assert int(left_out.split()[1]) == 12 - len(shown)
 

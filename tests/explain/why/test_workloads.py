@@ -33,7 +33,7 @@ async def test_of_pods_that_are_held_up_for_several_reasons_the_gravest_is_told_
         answer = await asked(cluster, DEPLOYMENTS, "web")
 
     assert (answer.cause, answer.tier) == (Cause.INSUFFICIENT_RESOURCES, Tier.CAPACITY)
-    assert answer.sentence.startswith("1 of 3 pods of Deployment default/web is held up: Pod default/web-")
+    assert answer.sentence.startswith("1 of 3 pods of Deployment default/web is not ready: Pod default/web-")
     assert answer.about is not None
     assert answer.about.kind == "Pod"
     assert [link.step for link in answer.chain if link.state is LinkState.BROKEN] == ["filters"]
@@ -53,7 +53,7 @@ async def test_a_quota_refuses_pods_before_they_exist_and_is_named_on_the_deploy
     assert above.cause is below.cause is itself.cause is Cause.QUOTA_EXCEEDED
     assert "exceeded quota: small" in above.sentence
     assert above.verdict is Verdict.WAITING
-    assert "is used up in pods (pods 1 of 1)" in itself.sentence
+    assert "is exhausted for pods (pods 1 of 1)" in itself.sentence
     assert itself.chain[-1].evidence[0].decision.startswith("quota-")
 
 
@@ -73,7 +73,7 @@ async def test_a_rollout_that_is_under_way_is_waited_for(sim: Simulation):
         answer = await asked(cluster, DEPLOYMENTS, "web")
 
     assert (answer.cause, answer.verdict) == (Cause.ROLLING_OUT, Verdict.WAITING)
-    assert "0 are available" in answer.sentence
+    assert "0 available" in answer.sentence
 
 
 async def test_controllers_that_fall_silent_lose_their_leader_before_the_lease_ends_and_are_missing_after(
@@ -102,11 +102,13 @@ async def test_a_generation_that_is_over_is_told_as_it_stood_when_the_next_one_c
         now = await asked(cluster, DEPLOYMENTS, "web", generation=2)
         then = await asked(cluster, DEPLOYMENTS, "web", generation=1)
         for never in (7, 0, -1):
-            with pytest.raises(NoSuchMoment, match=f"no generation {never} of Deployment default/web: it is at 2"):
+            with pytest.raises(
+                NoSuchMoment, match=f"generation {never} of Deployment default/web not found: the current one is 2"
+            ):
                 await asked(cluster, DEPLOYMENTS, "web", generation=never)
         await cluster.client.delete(DEPLOYMENTS, "web", "default")
         await rest(5)
-        with pytest.raises(NoSuchMoment, match="no generation 7 of Deployment default/web: it was at"):
+        with pytest.raises(NoSuchMoment, match="generation 7 of Deployment default/web not found: the last one is 2"):
             await asked(cluster, DEPLOYMENTS, "web", generation=7)
 
     assert (now.cause, now.subject.generation) == (Cause.SCALED_TO_ZERO, 2)
@@ -124,7 +126,7 @@ async def test_a_kind_without_a_controller_is_reported(sim: Simulation):
         answer = await asked(cluster, STATEFUL_SETS, "db")
 
     assert (answer.cause, answer.verdict) == (Cause.NO_CONTROLLER, Verdict.BLOCKED)
-    assert "statefulsets" in answer.sentence
+    assert "StatefulSets are not supported" in answer.sentence
 
 
 async def test_a_job_says_whether_it_is_suspended_waits_or_is_done(sim: Simulation):

@@ -81,7 +81,7 @@ async def _unless_there_by_now(case: Case, pod: Object, found: Finding) -> Findi
     there = await case.get(kind, match[2], pod["metadata"].get("namespace") or "")
     if there is None:
         return found
-    text = f"{found.sentence.removesuffix('.')}; it is there by now, and the agent has not tried again yet"
+    text = f"{found.sentence.removesuffix('.')}; it exists now, and the agent has not retried yet"
     return replace(found, sentence=sentence(text), verdict=Verdict.WAITING)
 
 
@@ -95,7 +95,7 @@ async def restarted_lately(case: Case, pod: Object) -> Finding | None:
         found = _waits(pod, who, status, await _failed_probes(case, pod), ends, case.now)
         if found is not None:
             text = found.sentence.removesuffix(".")
-            said = sentence(f"{text}; at this moment it is ready")
+            said = sentence(f"{text}; at the moment it is ready")
             return replace(found, sentence=said, verdict=Verdict.WAITING)
     return None
 
@@ -118,8 +118,9 @@ async def not_ready(case: Case, pod: Object) -> Finding:
         container: Mapping[str, Any] = spec.get(name) or NOTHING
         ended = (status.get("state") or NOTHING).get("terminated") or NOTHING
         if ended and (pod.get("spec") or NOTHING).get("restartPolicy") != "Never":
-            text = f"container {name} of {who} {_ended(ended)} on {node}, and is being started again"
-            link = waiting("agent", f"container {name} {_ended(ended)}", said_by(pod, ready))
+            how = _ended(pod, name, ended)
+            text = f"container {name} of {who} {how} on {node} and is being restarted"
+            link = waiting("agent", f"container {name} {how}", said_by(pod, ready))
             text = sentence(text[0].upper() + text[1:])
             return Finding(cause=Cause.RESTARTING, sentence=text, verdict=Verdict.WAITING, since=since, chain=(link,))
         if status.get("ready") or running is None:
@@ -132,7 +133,7 @@ async def not_ready(case: Case, pod: Object) -> Finding:
         told = probes.get((name, kind), "")
         if told or _is_late(probe, started_at, case.now):
             why = f": {told}" if told else ""
-            text = f"{who} runs on {node}, and the {kind.lower()} probe of container {name} fails{why}"
+            text = f"{who} is running on {node}, but the {kind.lower()} probe of container {name} fails{why}"
             link = broken("ready", f"{kind.lower()} probe ({_probe_words(probe)}) fails{why}", said_by(pod, ready))
             return Finding(
                 cause=_PROBES[kind],
@@ -141,16 +142,16 @@ async def not_ready(case: Case, pod: Object) -> Finding:
                 since=since,
                 chain=(link,),
             )
-        text = f"{who} runs on {node} since {clock(started_at)}, and its {kind.lower()} probe has not passed yet"
+        text = f"{who} is running on {node} since {clock(started_at)}, but its {kind.lower()} probe has not passed yet"
         link = waiting("ready", f"{kind.lower()} probe ({_probe_words(probe)})", said_by(pod, ready))
         return Finding(
             cause=Cause.NOT_READY_YET, sentence=sentence(text), verdict=Verdict.WAITING, since=since, chain=(link,)
         )
     if ready.get("reason") == "ReadinessGatesNotReady":
-        text = f"{who} runs, and waits for its readiness gates: {ready.get('message')}"
+        text = f"{who} is running and waits for its readiness gates: {ready.get('message')}"
         link = waiting("ready", str(ready.get("message") or ""), said_by(pod, ready))
         return Finding(cause=Cause.NOT_READY_YET, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
-    text = f"{who} is being started on {node}, for {ago(since, case.now) or 'a moment'}"
+    text = f"{who} is starting on {node}" + (f" (for {ago(since, case.now)})" if since is not None else "")
     link = waiting("agent", str(ready.get("message") or "starting"), said_by(pod, ready))
     return Finding(cause=Cause.STARTING, sentence=sentence(text), verdict=Verdict.WAITING, since=since, chain=(link,))
 
@@ -164,14 +165,15 @@ async def failed(case: Case, pod: Object) -> Finding:
     evidence = (said_by(pod), *((evidence_of(agent),) if agent is not None else ()))
     if reason == "DeadlineExceeded":
         seconds = (pod.get("spec") or NOTHING).get("activeDeadlineSeconds")
-        text = f"{who} was ended on {node}: the {seconds} s that it may take are over"
+        text = f"{who} was terminated on {node}: it exceeded its activeDeadlineSeconds of {seconds}"
         link = broken("agent", text, *evidence)
         return Finding(cause=Cause.DEADLINE_EXCEEDED, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
     for each in statuses_of(pod):
         ended = (each.get("state") or NOTHING).get("terminated") or NOTHING
         if ended and int(ended.get("exitCode") or 0) != 0:
-            text = f"{who} has failed: its container {each.get('name')} {_ended(ended)} on {node}"
-            link = broken("agent", f"container {each.get('name')} {_ended(ended)}", *evidence)
+            how = _ended(pod, str(each.get("name") or ""), ended)
+            text = f"{who} failed: its container {each.get('name')} {how} on {node}"
+            link = broken("agent", f"container {each.get('name')} {how}", *evidence)
             since = time_of(ended.get("finishedAt"))
             is_wrong = ended.get("reason") == START_ERROR
             failing = Cause.CONTAINER_CANNOT_START if is_wrong else Cause.CONTAINER_FAILED
@@ -185,12 +187,12 @@ async def failed(case: Case, pod: Object) -> Finding:
                 advice=advice,
             )
     if reason in ("NodeLost", "Terminated", "Evicted", "Preempting"):
-        text = f"{who} was ended on {node} ({reason}): {message}"
+        text = f"{who} was terminated on {node} ({reason}): {message}"
         link = broken("agent", shortened(message), *evidence)
         cause = Cause.NODE_LOST if reason == "NodeLost" else Cause.EVICTED
         return Finding(cause=cause, sentence=sentence(shortened(text)), verdict=Verdict.BLOCKED, chain=(link,))
     if reason:
-        text = f"the agent of {node} refused {who} ({reason}): {message}"
+        text = f"the agent of {node} rejected {who} ({reason}): {message}"
         link = broken("agent", f"{reason}: {shortened(message, 160)}", *evidence)
         return Finding(
             cause=Cause.AGENT_REFUSED,
@@ -198,7 +200,7 @@ async def failed(case: Case, pod: Object) -> Finding:
             verdict=Verdict.BLOCKED,
             chain=(link,),
         )
-    text = f"{who} has failed on {node}, and its status does not say why"
+    text = f"{who} failed on {node}, and its status has no reason"
     return Finding(
         cause=Cause.NOT_RECORDED,
         sentence=sentence(text),
@@ -231,8 +233,8 @@ def _waits(
         return Finding(cause=cause, sentence=said, verdict=Verdict.BLOCKED, since=since, chain=(link,))
 
     if reason in _IMAGE:
-        image = _image(pod, name) or str(status.get("image") or "")
-        text = f"{who} does not start on {node}: the image {image} of container {name} is not to be had ({reason})"
+        image = str(_spec_of(pod, name).get("image") or status.get("image") or "")
+        text = f"{who} does not start on {node}: the image {image} of container {name} cannot be pulled ({reason})"
         if message and image not in message:
             text += f": {message}"
         return blocked(Cause.IMAGE_UNAVAILABLE, text, f"{reason}: {shortened(message or image, 120)}")
@@ -243,7 +245,7 @@ def _waits(
         text = f"container {name} of {who} cannot be started on {node}: {message}"
         return blocked(Cause.COMMAND_MISSING, text[0].upper() + text[1:], f"{reason}: {shortened(message, 120)}")
     if reason == "LeaseNotHeld":
-        text = f"{who} asks to run at most once, and {node} does not hold its lease: {message}"
+        text = f"{who} must run at most once, and {node} does not hold its lease: {message}"
         return blocked(Cause.NODE_FENCED, text, message)
     if reason not in _NO_NEWS:
         text = f"container {name} of {who} cannot be started on {node} ({reason})" + (f": {message}" if message else "")
@@ -256,7 +258,7 @@ def _waits(
         since = ends.since(only_failures=False) or since
         kind, told = ended_by
         why = f": {told}" if told else ""
-        again = "is restarted again and again" if restarts > 1 else "was restarted"
+        again = "keeps restarting" if restarts > 1 else "was restarted"
         text = f"{who} {again} on {node} ({count(restarts, 'restart')}): its {kind.lower()} probe fails{why}"
         return blocked(_PROBES[kind], text, f"{kind.lower()} probe of {name} fails{why}")
     if not is_looping:
@@ -265,11 +267,12 @@ def _waits(
     if last.get("reason") == START_ERROR:
         text = f"container {name} of {who} cannot be started on {node}: {last.get('message') or START_ERROR}"
         text = f"{text[0].upper()}{text[1:]} (tried {count(restarts + 1, 'time')})"
-        return blocked(Cause.CONTAINER_CANNOT_START, text, f"container {name} {_ended(last)}")
-    crashes = "crashes" if int(last.get("exitCode") or 0) else "ends"
-    again = f"{crashes} again and again" if restarts > 1 else "has crashed" if crashes == "crashes" else "has ended"
-    text = f"{who} {again} on {node}: container {name} {_ended(last)} ({count(restarts, 'restart')})"
-    found = blocked(Cause.CRASH_LOOP, text, f"container {name} {_ended(last)}")
+        return blocked(Cause.CONTAINER_CANNOT_START, text, f"container {name} {_ended(pod, name, last)}")
+    once, often = ("crashed", "keeps crashing") if int(last.get("exitCode") or 0) else ("exited", "keeps exiting")
+    again = "is in CrashLoopBackOff" if reason == "CrashLoopBackOff" else often if restarts > 1 else once
+    how = _ended(pod, name, last)
+    text = f"{who} {again} on {node}: container {name} {how} ({count(restarts, 'restart')})"
+    found = blocked(Cause.CRASH_LOOP, text, f"container {name} {how}")
     return replace(found, advice=_read_log(pod, name, is_previous=True))
 
 
@@ -281,21 +284,23 @@ def _read_log(pod: Object, container: str, *, is_previous: bool = False) -> str:
     return f"Read its log: `mainstay logs {metadata['name']} {where}{previous}`."
 
 
-def _image(pod: Object, name: str) -> str:
+def _spec_of(pod: Object, name: str) -> Mapping[str, Any]:
     spec = pod.get("spec") or NOTHING
-    for each in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        if each.get("name") == name:
-            return str(each.get("image") or "")
-    return ""
+    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    return next((each for each in containers if each.get("name") == name), NOTHING)
 
 
-def _ended(ended: Mapping[str, Any]) -> str:
+def _ended(pod: Object, name: str, ended: Mapping[str, Any]) -> str:
+    """How a container ended: `exited with code 1`, `was OOM-killed (limit 64Mi)`."""
     if not ended:
-        return "ended"
+        return "exited"
     code, reason = int(ended.get("exitCode") or 0), str(ended.get("reason") or "")
     signal = int(ended.get("signal") or 0)
-    how = f"was ended by signal {signal}" if signal else f"ended with exit code {code}"
+    how = f"was killed by signal {signal}" if signal else f"exited with code {code}"
     also = f" ({reason})" if reason and reason not in ("Error", "Completed") else ""
+    if reason == "OOMKilled":
+        limit = ((_spec_of(pod, name).get("resources") or NOTHING).get("limits") or NOTHING).get("memory")
+        how, also = "was OOM-killed", f" (limit {limit})" if limit else ""
     message = str(ended.get("message") or "")
     return f"{how}{also}" + (f": {shortened(message, 100)}" if message else "")
 
@@ -371,12 +376,12 @@ def not_taken_on(pod: Object, since: datetime | None, now: datetime) -> Finding:
     """The pod is bound, and the agent has not said anything about it."""
     who, name = subject_of(PODS, pod).words, node_of(pod)
     is_late = since is not None and now - since > TAKEN_ON_WITHIN
-    text = f"{who} is bound to {name} for {ago(since, now)}, and the agent of {name} has not taken it on"
+    text = f"{who} is bound to {name} for {ago(since, now)}, but the agent of {name} has not acknowledged it"
     if is_late:
-        link = broken("agent", f"{name} has said nothing about it for {ago(since, now)}", said_by(pod))
-        seems = f"{text}, although its lease is renewed: the agent does not see the pod, or cannot report"
+        link = broken("agent", f"{name} has not acknowledged it for {ago(since, now)}", said_by(pod))
+        seems = f"{text}, although its lease is renewed: the agent does not see the pod or cannot report"
         return Finding(
             cause=Cause.AGENT_SILENT, sentence=sentence(seems), verdict=Verdict.WAITING, since=since, chain=(link,)
         )
-    link = waiting("agent", f"{name} takes it on", said_by(pod))
+    link = waiting("agent", f"{name} has not acknowledged it yet", said_by(pod))
     return Finding(cause=Cause.STARTING, sentence=sentence(f"{text} yet"), verdict=Verdict.WAITING, chain=(link,))

@@ -82,12 +82,12 @@ class Room:
         leaving = [pod for pod in self._on.get(node, ()) if pod_state.is_leaving(pod)]
         if leaving:
             until = max(str(pod["metadata"]["deletionTimestamp"]) for pod in leaving)
-            text = f"wait until {_named(leaving)} on {node} {'has' if len(leaving) == 1 else 'have'} ended (told to)"
+            text = f"wait until {_named(leaving)} on {node} {'has' if len(leaving) == 1 else 'have'} terminated"
             yield CureStep(CureKind.WAIT_FOR_PODS, text, (PodsGone(tuple(leaving)),), 0, until=until)
         ghosts = dict(self._objects.unconfirmed).get(node, ())
         if ghosts:
-            count = f"{len(ghosts)} pod{'' if len(ghosts) == 1 else 's'}"
-            text = f"wait until {node} says that {count} removed by force {'has' if len(ghosts) == 1 else 'have'} ended"
+            pods = "1 force-deleted pod has" if len(ghosts) == 1 else f"{len(ghosts)} force-deleted pods have"
+            text = f"wait until {node} confirms that {pods} terminated"
             yield CureStep(CureKind.WAIT_FOR_GHOSTS, text, (GhostsGone(node),), 2, f"mainstay why node/{node}")
         for reservation in self._objects.reservations:
             if reservation["spec"].get("nodeName") == node and _is_held(reservation):
@@ -120,7 +120,7 @@ class Room:
             return
         commands = [set_requests(self._workload, name, said) for name, said in sorted(changed.items())]
         new = pod["spec"]
-        text = f"lower its request of {' and '.join(texts)}{unchangeable(self._workload)}"
+        text = f"lower its request for {' and '.join(texts)}{unchangeable(self._workload)}"
         cost = 20 + (100 - share) // 4
         edit = PodEdit(lambda given: {**given, "spec": _with_requests(given["spec"], new)})
         yield CureStep(CureKind.LOWER_REQUEST, text, (edit,), cost, " && ".join(each for each in commands if each))
@@ -157,7 +157,7 @@ class Room:
         for pod in victims:
             namespaces.setdefault(pod["metadata"].get("namespace") or "", []).append(pod["metadata"]["name"])
         commands = [f"kubectl delete pod -n {each} {' '.join(sorted(namespaces[each]))}" for each in sorted(namespaces)]
-        text = f"remove {_named(victims)} from {blocked.node}"
+        text = f"delete {_named(victims)} on {blocked.node}"
         # A pod without an owner is lost.
         cost = 50 + 10 * len(victims) + 15 * (len(victims) - len(replacements))
         gone = (PodsGone(tuple(victims)),)

@@ -175,15 +175,15 @@ def _sentence(steps: Sequence[CureStep], outcome: TrialOutcome) -> str:
     if outcome.others:
         placed = sorted(set(outcome.others))
         more = f" and {len(placed) - NODES_NAMED_MAX} more" if len(placed) > NODES_NAMED_MAX else ""
-        what = "another is" if len(outcome.others) == 1 else f"{len(outcome.others)} others are"
-        said += f", and {what} made in place of what went, on {', '.join(placed[:NODES_NAMED_MAX])}{more}"
+        what = "1 replacement fits" if len(outcome.others) == 1 else f"{len(outcome.others)} replacements fit"
+        said += f", and {what} on {', '.join(placed[:NODES_NAMED_MAX])}{more}"
     return said
 
 
 def _where(outcome: TrialOutcome) -> str:
     nodes = outcome.nodes
     if nodes == (NEW_NODE,):
-        return "it has a place there"
+        return "it fits there"
     if len(nodes) == 1:
         return f"{nodes[0]} can take it"
     shown = ", ".join(nodes[:NODES_NAMED_MAX])

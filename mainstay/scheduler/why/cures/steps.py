@@ -98,7 +98,7 @@ class Steps:
 
     def _wait_for_node(self, blocked: Blocked) -> CureStep:
         name, listed = blocked.node, ", ".join(map(str, blocked.health))
-        text = f"wait until {name} is well again (it has {listed})"
+        text = f"wait until {name} is healthy again (it has {listed})"
         return CureStep(
             CureKind.WAIT_FOR_NODE, text, (_untainted(name, blocked.health),), 1, f"mainstay why node/{name}"
         )
@@ -109,7 +109,7 @@ class Steps:
         command = f"kubectl taint node {name} {' '.join(_removal(taint) for taint in blocked.taints)}"
         cost = 25 + 5 * len(blocked.taints)
         return CureStep(
-            CureKind.UNTAINT, f"take {listed} off {name}", (_untainted(name, blocked.taints),), cost, command
+            CureKind.UNTAINT, f"remove {listed} from {name}", (_untainted(name, blocked.taints),), cost, command
         )
 
     def _label(self, blocked: Blocked) -> Iterator[CureStep]:
@@ -141,7 +141,7 @@ class Steps:
         own = [each for each in self._pod["spec"].get("tolerations") or () if not _is_admitted(each)]
         return self._of_pod(
             CureKind.TOLERATE,
-            f"let it tolerate {listed}",
+            f"add a toleration for {listed}",
             edit,
             20 + 5 * len(made),
             patch_of_template(self._workload, {"tolerations": [*own, *made]}),
@@ -237,7 +237,7 @@ def release(reservation: Object) -> CureStep:
     until = spec.get("expiresAt") or ""
     said = f"wait until reservation {namespace}/{name} on {spec['nodeName']} ends" + (f" at {until}" if until else "")
     command = f"kubectl delete reservation {name} -n {namespace}"
-    text = f"{said}, or remove it"
+    text = f"{said}, or delete it"
     return CureStep(CureKind.WAIT_FOR_RESERVATION, text, (ReservationGone(reservation),), 3, command, until)
 
 
@@ -325,13 +325,15 @@ def _selection(spec: Object, name: str, labels: dict[str, str]) -> tuple[str, di
         if labels.get(key) != value:
             selector[key] = labels.get(key)
             texts.append(
-                f"select {key}={labels[key]} instead of {value}" if key in labels else f"do not ask for {key}={value}"
+                f"select {key}={labels[key]} instead of {value}"
+                if key in labels
+                else f"drop {key}={value} from its node selector"
             )
     if selector:
         patch["nodeSelector"] = selector
     affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
     if affinity is not None and not _terms_hold(spec, name, labels):
-        texts.append("do not require node affinity")
+        texts.append("drop its required node affinity")
         patch["affinity"] = {"nodeAffinity": {_REQUIRED: None}}
     return ("; ".join(texts), patch, len(texts)) if texts else None
 
