@@ -15,7 +15,7 @@ import msgspec
 
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, ENDPOINT_SLICES, NODES, PODS
-from mainstay.api.progress import progress_of
+from mainstay.api.progress import read_progress
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.env import tasks
@@ -72,7 +72,7 @@ class View:
     def verdict(self, name: str) -> str:
         """What is made of a Deployment as it is now; empty: nothing yet."""
         deployment = self.objects[DEPLOYMENTS].get(name)
-        progress = None if deployment is None else progress_of(deployment)
+        progress = None if deployment is None else read_progress(deployment)
         if deployment is None or progress is None:
             return ""
         is_old = progress.observed_generation < deployment["metadata"]["generation"]
@@ -172,7 +172,7 @@ def node_text(node: Obj) -> str:
 
 
 def progress_text(deployment: Obj) -> str:
-    progress = progress_of(deployment)
+    progress = read_progress(deployment)
     if progress is None:
         return ""
     text = f"{progress.desired} wanted, {progress.bound} bound, {progress.ready} ready, {progress.serving} serving"

@@ -27,8 +27,8 @@ from mainstay.api.field_sets import (
     FieldSet,
     compare_fields,
     difference,
-    field_of,
     fields_in,
+    find_field,
     has_self,
     intersection,
     name_element,
@@ -193,7 +193,7 @@ def merged(live: Any, patch: Any, shape: FieldShape) -> Any:
     if shape.how in _OBJECTS and isinstance(live, dict) and isinstance(patch, dict):
         result = dict(live)
         for name, value in patch.items():
-            result[name] = merged(live.get(name), value, field_of(shape, name)[1])
+            result[name] = merged(live.get(name), value, find_field(shape, name)[1])
         return result
     if shape.how in (KEYED, SET) and isinstance(live, list) and isinstance(patch, list):
         return _merged_list(live, patch, shape)
@@ -227,7 +227,7 @@ def _list_problems(value: Any, shape: FieldShape, path: str) -> list[str]:
     found: list[str] = []
     if shape.how in _OBJECTS and isinstance(value, dict):
         for name, each in value.items():
-            found += _list_problems(each, field_of(shape, name)[1], f"{path}.{name}")
+            found += _list_problems(each, find_field(shape, name)[1], f"{path}.{name}")
     elif shape.how in (KEYED, SET) and isinstance(value, list):
         seen: set[str] = set()
         for index, element in enumerate(value):
@@ -267,7 +267,7 @@ def _with_structs(fields: FieldSet, shape: FieldShape) -> FieldSet:
         if step == "." or not below:
             result[step] = below
             continue
-        of_field = shape.items if shape.how == KEYED else field_of(shape, step[2:])[1]
+        of_field = shape.items if shape.how == KEYED else find_field(shape, step[2:])[1]
         tree = _with_structs(below, of_field)
         result[step] = {".": {}, **tree} if shape.how in (STRUCT, ANY) and "." not in tree else tree
     return result
@@ -278,7 +278,7 @@ def without(value: Any, fields: FieldSet, shape: FieldShape, *, leaves_null: boo
     if shape.how in _OBJECTS and isinstance(value, dict):
         result: Object = {}
         for name, each in value.items():
-            step, of_field, _ = field_of(shape, name)
+            step, of_field, _ = find_field(shape, name)
             if step not in fields:
                 result[name] = each
             elif not has_self(fields[step]):

@@ -6,7 +6,7 @@ objects, which differ only in `apiVersion`: there is no conversion, and a webhoo
 A kind's `defaults` also drop unknown fields and forbidden nulls, as Kubernetes does while it reads an object: so that
 also happens to a status that is written through its own address, of which `prepare` does not hear.
 
-    versions_of(crd)                          the versions, each with its kind, schema and scale paths
+    build_versions(crd)                          the versions, each with its kind, schema and scale paths
     acceptance(crd, others, builtin, now)     the status: which names are accepted, is it established
     defaults_for_crd, prepare_crd             for the definition's own way into the store
 
@@ -55,7 +55,7 @@ class CustomVersion:
     scale: ScalePaths | None
 
 
-def versions_of(crd: Object) -> list[CustomVersion]:
+def build_versions(crd: Object) -> list[CustomVersion]:
     """Every version that is served, under the names that were accepted, or those that it asks for until then."""
     spec = crd["spec"]
     names = (crd.get("status") or {}).get("acceptedNames") or {}

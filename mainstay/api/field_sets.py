@@ -218,7 +218,7 @@ def fields_in(value: Any, shape: FieldShape) -> FieldSet:
             result[step] = {SELF: {}, **below} if below else {}
         return result
     for name, each in value.items():
-        step, of_field, _ = field_of(shape, name)
+        step, of_field, _ = find_field(shape, name)
         below = _said(each, of_field)
         if shape.how == MAP:
             result[step] = {SELF: {}, **below} if below else {}
@@ -237,7 +237,7 @@ def _said(value: Any, shape: FieldShape) -> FieldSet | None:
     return fields_in(value, shape) if isinstance(value, dict) and value else None
 
 
-def field_of(shape: FieldShape, name: str) -> tuple[str, FieldShape, bool]:
+def find_field(shape: FieldShape, name: str) -> tuple[str, FieldShape, bool]:
     """How a field of an object is called, its shape, and whether it is always there."""
     return shape.fields.get(name) or (f"f:{name}", shape.items, False)
 
@@ -347,7 +347,7 @@ def _compare(old: Any, new: Any, shape: FieldShape, changed: FieldSet, gone: Fie
     for name, value in new.items():
         if name in old and (old[name] is value or _is_same(old[name], value)):
             continue  # By far the most.
-        step, below, is_always_there = field_of(shape, name)
+        step, below, is_always_there = find_field(shape, name)
         if name in old or is_always_there:
             _compare_one(step, old[name] if name in old else _nothing(below), value, below, changed, gone)
         else:
@@ -355,7 +355,7 @@ def _compare(old: Any, new: Any, shape: FieldShape, changed: FieldSet, gone: Fie
     if new.keys() >= old.keys():
         return
     for name in [name for name in old if name not in new]:
-        step, below, is_always_there = field_of(shape, name)
+        step, below, is_always_there = find_field(shape, name)
         if is_always_there:
             _compare_one(step, old[name], _nothing(below), below, changed, gone)
         else:

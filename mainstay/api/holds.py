@@ -104,12 +104,12 @@ class ParsedHold:
         return f"{self.owner} holds it until {self.until}: {self.reason}"
 
 
-def held_of(hold: Object) -> ParsedHold | None:
+def parse_hold(hold: Object) -> ParsedHold | None:
     """None if it makes no sense, which the server does not let pass: then it holds nothing."""
     spec, metadata = hold.get("spec"), hold.get("metadata")
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
         return None
-    target = target_of(spec)
+    target = read_target(spec)
     try:
         return ParsedHold(
             name=str(metadata.get("name") or ""),
@@ -127,14 +127,14 @@ def held_of(hold: Object) -> ParsedHold | None:
         return None
 
 
-def target_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+def read_target(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     found = spec.get("target")
     return found if isinstance(found, dict) else {}
 
 
 def in_force(holds: Iterable[Object], now: datetime) -> list[ParsedHold]:
     """Those whose time is not over. Of several on the same thing, the one that lasts longest comes first."""
-    found = [held for each in holds if (held := held_of(each)) is not None and held.is_in_force(now)]
+    found = [held for each in holds if (held := parse_hold(each)) is not None and held.is_in_force(now)]
     return longest_first(found)
 
 
@@ -164,11 +164,11 @@ def held_rollouts(spec: Any) -> Sequence[str]:
     """Which Deployment a Hold with this spec holds: `shop/web`; none if it holds something else. For an index."""
     if not isinstance(spec, dict) or spec.get("what") != HoldScope.ROLLOUT:
         return ()
-    target = target_of(spec)
+    target = read_target(spec)
     return (f"{target.get('namespace')}/{target.get('name')}",)
 
 
-def name_of(what: HoldScope, target: str = "", namespace: str = "") -> str:
+def build_hold_name(what: HoldScope, target: str = "", namespace: str = "") -> str:
     """What a Hold is called by those who have no better idea: so two that hold the same meet.
 
     `controller.deployment`, `evictions`, `evictions.shop`, `rollout.shop.web`.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mainstay.api.errors import StatusError, StatusReason, bad_request
-from mainstay.api.json_values import DEPTH_MAX, copied, kind_of, same, too_deep
+from mainstay.api.json_values import DEPTH_MAX, copied, name_json_type, same, too_deep
 from mainstay.api.kind import Object
 
 OPERATIONS_MAX: Final = 10_000
@@ -68,7 +68,9 @@ def rejected() -> StatusError:
 
 
 def _undecodable(found: Any, wanted: str) -> StatusError:
-    return bad_request(f"error decoding patch: json: cannot unmarshal {kind_of(found)} into Go value of type {wanted}")
+    return bad_request(
+        f"error decoding patch: json: cannot unmarshal {name_json_type(found)} into Go value of type {wanted}"
+    )
 
 
 def _check_types(operation: Any) -> None:
@@ -76,7 +78,7 @@ def _check_types(operation: Any) -> None:
         raise _undecodable(operation, "handlers.jsonPatchOp")
     for name in ("op", "path", "from"):
         if not isinstance(operation.get(name), str | None):
-            found = kind_of(operation[name])
+            found = name_json_type(operation[name])
             where = f"Go struct field jsonPatchOp.{name}"
             raise bad_request(f"error decoding patch: json: cannot unmarshal {found} into {where} of type string")
 

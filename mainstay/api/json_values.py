@@ -47,7 +47,7 @@ def same(left: Any, right: Any, depth: int = 0) -> bool:
     return bool(left == right)
 
 
-def kind_of(value: Any) -> str:
+def name_json_type(value: Any) -> str:
     """What Go's decoder calls a value in its messages: object, array, string, number, bool, null."""
     if value is None:
         return "null"

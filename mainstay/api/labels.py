@@ -105,7 +105,7 @@ class LabelSelector:
 EVERYTHING: Final = LabelSelector()
 
 
-def selector_of(requirements: Sequence[Requirement]) -> LabelSelector:
+def build_selector(requirements: Sequence[Requirement]) -> LabelSelector:
     return LabelSelector(tuple(sorted(requirements, key=lambda each: each.key))) if requirements else EVERYTHING
 
 
@@ -165,12 +165,12 @@ def from_object(selector: Mapping[str, Any] | None) -> LabelSelector:
             raise bad_request(f'"{expression.get("operator", "")}" is not a valid label selector operator')
         values = tuple(sorted(set(expression.get("values") or ())))
         found.append(Requirement(expression.get("key", ""), operator, values))
-    return selector_of(found)
+    return build_selector(found)
 
 
 def from_labels(labels: Mapping[str, str]) -> LabelSelector:
     """Those that have all of these labels, as Services and ReplicationControllers ask."""
-    return selector_of([Requirement(key, Operator.EQUALS, (value,)) for key, value in labels.items()])
+    return build_selector([Requirement(key, Operator.EQUALS, (value,)) for key, value in labels.items()])
 
 
 # The text form
@@ -203,7 +203,7 @@ class _Malformed(Exception):
 def parse(text: str) -> LabelSelector:
     """Read the text form. StatusError 400 if it cannot be read."""
     try:
-        return selector_of(_Parser(text).requirements())
+        return build_selector(_Parser(text).requirements())
     except _Malformed as malformed:
         raise bad_request(str(malformed)) from None
 

@@ -6,14 +6,14 @@ Lists are replaced as a whole. For built-in kinds there is something finer: stra
 from typing import Any
 
 from mainstay.api.errors import bad_request
-from mainstay.api.json_values import DEPTH_MAX, copied, kind_of, too_deep
+from mainstay.api.json_values import DEPTH_MAX, copied, name_json_type, too_deep
 from mainstay.api.kind import Object
 
 
 def merge_patch(original: Object, patch: Any) -> Object:
     """The patched object. Shares nothing with the arguments, which stay as they are. StatusError 400 for no patch."""
     if not isinstance(patch, dict):
-        found = kind_of(patch)
+        found = name_json_type(patch)
         raise bad_request(
             f"error decoding patch: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
         )

@@ -87,5 +87,5 @@ def record_in(node: Object) -> NodeHealthRecord:
         return NO_RECORD
 
 
-def text_of(record: NodeHealthRecord) -> str:
+def render_record(record: NodeHealthRecord) -> str:
     return _encode(record).decode()

@@ -84,7 +84,7 @@ class NodeRequirements:
         return tuple(sorted(found))
 
 
-def requirements_of(spec: Mapping[str, Any]) -> NodeRequirements:
+def parse_requirements(spec: Mapping[str, Any]) -> NodeRequirements:
     affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
@@ -92,7 +92,7 @@ def requirements_of(spec: Mapping[str, Any]) -> NodeRequirements:
     return NodeRequirements(from_labels(spec.get("nodeSelector") or {}), terms)
 
 
-def preferences_of(spec: Mapping[str, Any]) -> tuple[Preference, ...]:
+def parse_preferences(spec: Mapping[str, Any]) -> tuple[Preference, ...]:
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     found = []
     for each in affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ():

@@ -3,7 +3,7 @@
 from mainstay.api.kind import Object
 
 
-def controller_of(obj: Object) -> Object | None:
+def find_controller(obj: Object) -> Object | None:
     """The reference to the owner that controls it."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
@@ -13,5 +13,5 @@ def controller_of(obj: Object) -> Object | None:
 
 
 def is_controlled_by(obj: Object, uid: str) -> bool:
-    reference = controller_of(obj)
+    reference = find_controller(obj)
     return reference is not None and reference.get("uid") == uid

@@ -36,27 +36,27 @@ _ANY_ADDRESS: Final = "0.0.0.0"
 Amounts = dict[str, int]  # In billionths, until all is added up.
 
 
-def requests_of(pod: Object) -> dict[str, int]:
+def count_requests(pod: Object) -> dict[str, int]:
     """What a pod needs, by resource, in base units. `pods` is always 1; what is not asked for is left out or 0."""
     needed = {resource: _in_base_units(resource, nano) for resource, nano in _requests(pod, _NOTHING).items()}
     needed[PODS] = 1
     return needed
 
 
-def scored_requests_of(pod: Object) -> dict[str, int]:
+def count_scored_requests(pod: Object) -> dict[str, int]:
     """What scores take a pod to need: the same, but a container that does not say counts 100m CPU and 200 MiB."""
     needed = {resource: _in_base_units(resource, nano) for resource, nano in _requests(pod, _UNSAID).items()}
     needed[PODS] = 1
     return needed
 
 
-def allocatable_of(node: Object) -> dict[str, int]:
+def read_allocatable(node: Object) -> dict[str, int]:
     """What a node has for pods, in base units. One that does not say it has nothing."""
     status = node.get("status") or _NOTHING
-    return amounts_of(status.get("allocatable"))
+    return parse_amounts(status.get("allocatable"))
 
 
-def amounts_of(quantities: Mapping[str, Any] | None) -> dict[str, int]:
+def parse_amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
     """A map of resources as it stands in any spec (`hard`, `resources`, `allocatable`), in base units."""
     return {resource: _in_base_units(resource, _nano(quantity)) for resource, quantity in (quantities or {}).items()}
 
@@ -83,7 +83,7 @@ class HostPort:
     port: int
 
 
-def host_ports_of(pod: Object) -> tuple[HostPort, ...]:
+def list_host_ports(pod: Object) -> tuple[HostPort, ...]:
     """The ports that a pod takes on its machine for as long as it runs, each once, in the order of its containers."""
     spec = pod.get("spec") or _NOTHING
     sidecars = [each for each in spec.get("initContainers") or () if _is_sidecar(each)]
@@ -91,11 +91,11 @@ def host_ports_of(pod: Object) -> tuple[HostPort, ...]:
     for container in (*sidecars, *(spec.get("containers") or ())):
         for port in container.get("ports") or ():
             if port.get("hostPort"):
-                found[host_port_of(port)] = None
+                found[parse_host_port(port)] = None
     return tuple(found)
 
 
-def host_port_of(port: Mapping[str, Any]) -> HostPort:
+def parse_host_port(port: Mapping[str, Any]) -> HostPort:
     """A port of a container, or one that a reservation holds."""
     return HostPort(port.get("hostIP") or _ANY_ADDRESS, port.get("protocol") or "TCP", port["hostPort"])
 

@@ -34,7 +34,7 @@ def is_terminating(pod: Object) -> bool:
     return is_leaving(pod) and not is_over(pod)
 
 
-def condition_of(obj: Object, name: str) -> Mapping[str, Any] | None:
+def find_condition(obj: Object, name: str) -> Mapping[str, Any] | None:
     for condition in (obj.get("status") or {}).get("conditions") or ():
         if condition.get("type") == name:
             found: Mapping[str, Any] = condition
@@ -43,16 +43,16 @@ def condition_of(obj: Object, name: str) -> Mapping[str, Any] | None:
 
 
 def is_ready(pod: Object) -> bool:
-    condition = condition_of(pod, "Ready")
+    condition = find_condition(pod, "Ready")
     return condition is not None and condition.get("status") == "True"
 
 
 def ready_since(pod: Object) -> datetime | None:
     """Since when it is ready; None if it is not, or if that is unknown."""
-    condition = condition_of(pod, "Ready")
+    condition = find_condition(pod, "Ready")
     if condition is None or condition.get("status") != "True":
         return None
-    return time_of(condition.get("lastTransitionTime"))
+    return parse_time_or_none(condition.get("lastTransitionTime"))
 
 
 def available_at(pod: Object, min_ready: timedelta) -> datetime | None:
@@ -77,20 +77,20 @@ def next_available(pods: Iterable[Object], min_ready: timedelta, now: datetime) 
     return min(found, default=None)
 
 
-def node_of(pod: Object) -> str:
+def get_node_name(pod: Object) -> str:
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
-def zone_of(node: Object | None) -> str:
+def get_zone(node: Object | None) -> str:
     """The failure domain of a node. Nodes that say none are all in the same."""
     return "" if node is None else str((node["metadata"].get("labels") or {}).get(ZONE_LABEL) or "")
 
 
 def created_at(obj: Object) -> datetime:
-    return time_of(obj["metadata"].get("creationTimestamp")) or _LONG_AGO
+    return parse_time_or_none(obj["metadata"].get("creationTimestamp")) or _LONG_AGO
 
 
-def time_of(text: Any) -> datetime | None:
+def parse_time_or_none(text: Any) -> datetime | None:
     return times.parse_time(text) if isinstance(text, str) and text else None
 
 

@@ -1,7 +1,7 @@
 """How far a workload has come: `status.progress` of a Deployment, ReplicaSet or Job, as values.
 
 Written by controllers/progress/controller.py, and read by people, the
-autoscaler, a rollout. `progress_of(workload)` is how to read it.
+autoscaler, a rollout. `read_progress(workload)` is how to read it.
 
 `admitted`, `bound`, `ready` and `serving` say how many replicas have got at least so far; `pending` and `starting` how
 many are held up there: pending + bound = admitted, starting + ready = bound. `serving` counts only pods that a Service
@@ -113,7 +113,7 @@ class Progress(_Part, frozen=True, kw_only=True):
         return found
 
 
-def progress_of(workload: Object) -> Progress | None:
+def read_progress(workload: Object) -> Progress | None:
     """What is said of a workload; None if nothing is, or nothing that can be understood."""
     said = (workload.get("status") or {}).get(FIELD)
     if not said:

@@ -281,7 +281,7 @@ def _schema_or(type_: str, data: bytes, at: int, end: int, depth: int) -> Any:
     fields: Object = {}
     # Presence matters more than content here: an empty schema is not the absence of one.
     _read(type_, data, at, end, depth, fields)
-    has_schema = "schema" in fields or _has_field(_number_of(type_, "schema"), data, at, end)
+    has_schema = "schema" in fields or _has_field(_find_number(type_, "schema"), data, at, end)
     instead = fields.get("jSONSchemas" if type_ == schema.SCHEMA_OR_ARRAY else "property")
     if instead:
         return instead
@@ -290,7 +290,7 @@ def _schema_or(type_: str, data: bytes, at: int, end: int, depth: int) -> Any:
     return fields.get("allows", False) if type_ == schema.SCHEMA_OR_BOOL else None
 
 
-def _number_of(type_: str, name: str) -> int:
+def _find_number(type_: str, name: str) -> int:
     return schema.find_wire_fields(type_)[name].number
 
 

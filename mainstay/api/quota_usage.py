@@ -61,7 +61,7 @@ class QuotaTerm(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
 
 
-def terms_of(quota: Object) -> tuple[QuotaTerm, ...]:
+def parse_terms(quota: Object) -> tuple[QuotaTerm, ...]:
     """All must hold."""
     spec = quota.get("spec") or _NOTHING
     selector = (spec.get("scopeSelector") or _NOTHING).get("matchExpressions") or ()
@@ -90,7 +90,7 @@ def may_take_other(resource: Resource, new: Object, old: Object) -> bool:
     return bool(spec != before)
 
 
-def usage_of(resource: Resource, obj: Object) -> Amounts:
+def count_usage(resource: Resource, obj: Object) -> Amounts:
     """What an object takes of each name."""
     group, plural = resource
     used = {f"{_COUNT}{plural}.{group}" if group else f"{_COUNT}{plural}": _ONE}

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.api.pod_resources import HostPort, amounts_of, host_port_of
+from mainstay.api.pod_resources import HostPort, parse_amounts, parse_host_port
 
 _HASH_DIGITS: Final = 20  # 80 bits: two intents of one name would take a trillion of them.
 _READABLE_MAX: Final = 40
@@ -52,11 +52,11 @@ def is_active(reservation: Object | None) -> bool:
     return reservation is not None and read_phase(reservation) is ReservationPhase.ACTIVE
 
 
-def resources_of(reservation: Object) -> dict[str, int]:
+def count_resources(reservation: Object) -> dict[str, int]:
     """What it holds, in base units."""
-    return amounts_of(reservation["spec"].get("resources"))
+    return parse_amounts(reservation["spec"].get("resources"))
 
 
-def ports_of(reservation: Object) -> tuple[HostPort, ...]:
+def list_ports(reservation: Object) -> tuple[HostPort, ...]:
     """The ports that it holds on its node, each once."""
-    return tuple(dict.fromkeys(host_port_of(port) for port in reservation["spec"].get("ports") or ()))
+    return tuple(dict.fromkeys(parse_host_port(port) for port in reservation["spec"].get("ports") or ()))

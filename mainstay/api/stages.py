@@ -39,7 +39,7 @@ class PodStage(StrEnum):
     """Traffic is sent to it."""
 
 
-def stage_of(pod: Object) -> tuple[PodStage, datetime] | None:
+def find_stage(pod: Object) -> tuple[PodStage, datetime] | None:
     """The stage a pod is in, and since when. None: it is over, or about to be."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or _NOTHING, pod.get("status") or _NOTHING
     if is_over(pod) or metadata.get("deletionTimestamp"):

@@ -287,11 +287,11 @@ def _checks(schema: Object) -> list[_Check]:
     if schema.get("enum"):
         found.append(_enumeration(schema["enum"]))
     if schema.get("allOf"):
-        found.append(_all_of([Schema(each) for each in schema["allOf"]]))
+        found.append(_check_all_of([Schema(each) for each in schema["allOf"]]))
     if schema.get("anyOf"):
-        found.append(_any_of([Schema(each) for each in schema["anyOf"]]))
+        found.append(_check_any_of([Schema(each) for each in schema["anyOf"]]))
     if schema.get("oneOf"):
-        found.append(_one_of([Schema(each) for each in schema["oneOf"]]))
+        found.append(_check_one_of([Schema(each) for each in schema["oneOf"]]))
     if schema.get("not") is not None:
         found.append(_not(Schema(schema["not"])))
     return found
@@ -463,7 +463,7 @@ def _tried(schema: Schema, value: Any, trail: _Trail) -> list[StatusCause]:
     return causes
 
 
-def _all_of(schemas: list[Schema]) -> _Check:
+def _check_all_of(schemas: list[Schema]) -> _Check:
     def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         failures = [failed for schema in schemas if (failed := _tried(schema, value, trail))]
         for failed in failures:
@@ -475,7 +475,7 @@ def _all_of(schemas: list[Schema]) -> _Check:
     return check
 
 
-def _any_of(schemas: list[Schema]) -> _Check:
+def _check_any_of(schemas: list[Schema]) -> _Check:
     def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         best: list[StatusCause] | None = None
         for schema in schemas:
@@ -490,7 +490,7 @@ def _any_of(schemas: list[Schema]) -> _Check:
     return check
 
 
-def _one_of(schemas: list[Schema]) -> _Check:
+def _check_one_of(schemas: list[Schema]) -> _Check:
     def check(value: Any, trail: _Trail, causes: list[StatusCause]) -> None:
         tries: list[list[StatusCause]] = [_tried(schema, value, trail) for schema in schemas]
         valid = sum(not failed for failed in tries)

@@ -60,12 +60,12 @@ class Toleration:
 UNSCHEDULABLE: Final = Taint(UNSCHEDULABLE_TAINT, "", NO_SCHEDULE)
 
 
-def taints_of(node: Mapping[str, Any]) -> tuple[Taint, ...]:
+def parse_taints(node: Mapping[str, Any]) -> tuple[Taint, ...]:
     found = (node.get("spec") or {}).get("taints") or ()
     return tuple(Taint(each.get("key", ""), each.get("value") or "", each.get("effect") or "") for each in found)
 
 
-def tolerations_of(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
+def parse_tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
     return tuple(
         Toleration(each.get("key") or "", each.get("operator") or "", each.get("value") or "", each.get("effect") or "")
         for each in spec.get("tolerations") or ()
@@ -89,7 +89,7 @@ def stays_for(pod: Mapping[str, Any], taints: Sequence[Taint]) -> timedelta | No
     spec: Mapping[str, Any] = pod.get("spec") or {}
     found: list[timedelta] = []
     written = spec.get("tolerations") or ()
-    tolerations = list(zip(tolerations_of(spec), written, strict=True))
+    tolerations = list(zip(parse_tolerations(spec), written, strict=True))
     for taint in taints:
         if taint.effect != NO_EXECUTE:
             continue

@@ -50,7 +50,7 @@ async def show_coupling(
     since: str = "",
 ) -> int:
     """Do what the command does. Raises `click.ClickException`, `ApiError`, `JournalError`."""
-    from mainstay.explain.coupling import NoSuchComponent, coupling_of, coupling_of_object
+    from mainstay.explain.coupling import NoSuchComponent, coupling_of_object, find_coupling
     from mainstay.explain.coupling_text import coupling_text
     from mainstay.explain.story.timeline import NothingKnown
     from mainstay.registry import REGISTRY
@@ -61,7 +61,7 @@ async def show_coupling(
     begins = parse_since(moment, since)
     try:
         if len(words) == 1 and "/" not in words[0]:
-            found = await coupling_of(moment, REGISTRY.declared(), words[0], since=begins)
+            found = await find_coupling(moment, REGISTRY.declared(), words[0], since=begins)
         else:
             asked = opened.object(words, namespace)
             found = await coupling_of_object(

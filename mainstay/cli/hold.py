@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from mainstay.api.holds import LONGEST, HoldScope, ParsedHold, held_of
+from mainstay.api.holds import LONGEST, HoldScope, ParsedHold, parse_hold
 from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, HOLDS, NAMESPACES
 from mainstay.api.times import format_time
 from mainstay.cli.cluster_access import MANAGER, Command, Screen, call_cluster, cluster_options, load_config
@@ -145,7 +145,7 @@ async def create_hold(
     from mainstay.client.call import WriteOptions
     from mainstay.client.errors import AlreadyExists
 
-    held = held_of(new)
+    held = parse_hold(new)
     assert held is not None
     await _require_target(client, held)
     write = WriteOptions(field_manager=MANAGER, dry_run=is_dry)
@@ -165,7 +165,7 @@ async def create_hold(
 async def _extend(client: "Client", new: "Object", held: ParsedHold, now: datetime, write: "WriteOptions") -> "Object":
     """Extend the Hold of this name if it is the user's own, or has expired."""
     found = await client.get(HOLDS, held.name)
-    before = held_of(found)
+    before = parse_hold(found)
     if before is not None and (before.what, before.namespace, before.target) != (
         held.what,
         held.namespace,

@@ -4,8 +4,8 @@
     evictions                in all namespaces, or in that of -n
     rollout/deploy/NAME      of a Deployment, in the namespace of -n or of the kubeconfig
 
-The default name of a Hold comes from its target (`api.holds.name_of`), so a second user who holds the same target sees
-the first Hold.
+The default name of a Hold comes from its target (`api.holds.build_hold_name`), so a second user who holds the same
+target sees the first Hold.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from mainstay.api.holds import HoldScope, ParsedHold, in_force, name_of
+from mainstay.api.holds import HoldScope, ParsedHold, build_hold_name, in_force
 from mainstay.api.kind_names import HOLDS
 from mainstay.api.times import human_duration
 from mainstay.cli.kinds import KnownKind
@@ -40,7 +40,7 @@ class HoldTarget:
 
     @property
     def hold_name(self) -> str:
-        return name_of(self.what, self.name, self.namespace)
+        return build_hold_name(self.what, self.name, self.namespace)
 
     def spec(self) -> "Object":
         given = {"name": self.name, "namespace": self.namespace}

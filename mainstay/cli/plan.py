@@ -76,10 +76,10 @@ def plan(
 
 async def show_plan(opened: OpenJournal, screen: Screen, manifests: Sequence[Manifest], options: PlanOptions) -> int:
     """Do what the command does. Raises `click.ClickException`, `ApiError`, `JournalError`."""
-    from mainstay.explain.plan.text import text_of
+    from mainstay.explain.plan.text import render_plan
 
     found = await build_plan(opened, manifests, options)
-    show_answer(screen, found, options.output, lambda is_wide: text_of(found, wide=is_wide).splitlines())
+    show_answer(screen, found, options.output, lambda is_wide: render_plan(found, wide=is_wide).splitlines())
     for note in opened.notes:
         screen.note(f"mainstay: {note}")
     return exit_for(found.verdict)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from mainstay.api.holds import held_of
+from mainstay.api.holds import parse_hold
 from mainstay.api.kind_names import HOLDS
 from mainstay.cli.cluster_access import MANAGER, Command, Screen, call_cluster, cluster_options, load_config
 from mainstay.cli.exits import Exit
@@ -68,7 +68,7 @@ async def release_all(client: "Client", screen: Screen, names: Sequence[str], no
             screen.note(f"mainstay: {await _describe_missing(client, name)}")
             code = Exit.ERROR
             continue
-        held = held_of(found)
+        held = parse_hold(found)
         said = ""
         if held is not None:
             when = f"until {held.until}" if held.is_in_force(now) else f"expired at {held.until}"

@@ -95,7 +95,7 @@ def replay(
 
 async def replay_decisions(opened: OpenJournal, screen: Screen, wanted: ReplayOptions, now: datetime) -> int:
     """Do what the command does with an open journal. Raises `click.ClickException`, `JournalError`."""
-    from mainstay.journal.bundle import journal_of
+    from mainstay.journal.bundle import build_journal
     from mainstay.journal.bundle_contents import gathered
     from mainstay.journal.record import moment
     from mainstay.scheduler.why.placement import rests_on
@@ -111,7 +111,7 @@ async def replay_decisions(opened: OpenJournal, screen: Screen, wanted: ReplayOp
     contents = await gathered(
         opened.journal, since=since, until=until, build="", made_at=now, rests_on=lambda each: rests_on(each)
     )
-    journal = journal_of(contents)
+    journal = build_journal(contents)
     if not records:
         found = await journal.decisions(component=wanted.component, since=since, limit=_NO_LIMIT)
         records = list(found.records)

@@ -60,13 +60,13 @@ async def show_why(
     """Do what the command does. Raises `click.ClickException`, `ApiError`, `JournalError`."""
     from mainstay.explain.why.causes import Cause
     from mainstay.explain.why.dispatch import why as find_answer
-    from mainstay.explain.why.text import text_of
+    from mainstay.explain.why.text import render_answer
     from mainstay.registry import REGISTRY
 
     asked = opened.object(words, namespace)
     moment = await opened.moment()
     answer = await find_answer(moment, REGISTRY, asked.kind, asked.name, asked.namespace, generation)
-    show_answer(screen, answer, output or Output(), lambda is_wide: text_of(answer, wide=is_wide).splitlines())
+    show_answer(screen, answer, output or Output(), lambda is_wide: render_answer(answer, wide=is_wide).splitlines())
     hint = await find_elsewhere(moment, asked) if answer.cause is Cause.NO_SUCH_OBJECT else ""
     for note in (hint, *opened.notes):
         if note:

@@ -66,7 +66,7 @@ class ServerAddress:
         return f"{'https' if self.is_tls else 'http'}://{self.authority}{self.prefix}"
 
 
-def address_of(url: str) -> ServerAddress:
+def parse_address(url: str) -> ServerAddress:
     """Take the address of a server apart. Raises `BadConfig`."""
     try:
         parts = urlsplit(url)
@@ -102,13 +102,13 @@ class Config:
         if not self.servers:
             raise BadConfig("no server address given")
         for server in self.servers:
-            address_of(server)
+            parse_address(server)
         if bool(self.tls.certificate) != bool(self.tls.key):
             raise BadConfig("client certificate and key must be given together; one of them is missing")
 
     @property
     def addresses(self) -> tuple[ServerAddress, ...]:
-        return tuple(address_of(server) for server in self.servers)
+        return tuple(parse_address(server) for server in self.servers)
 
 
 def from_kubeconfig(text: str, base_dir: Path, *, context: str = "") -> Config:

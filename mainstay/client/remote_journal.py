@@ -44,14 +44,14 @@ class RemoteJournal:
         return await self._of_first("state", wire.vector_query(vector), wire.state_in)
 
     async def changes(self, **wanted: Any) -> Changes:
-        return await self._of_first("changes", wire.query_of(wanted), wire.changes_in)
+        return await self._of_first("changes", wire.build_query(wanted), wire.changes_in)
 
     async def decision(self, decision: str) -> DecisionRecord | None:
         answers, _ = await self._of_all("decision", [("id", decision)], wire.decision_in)
         return next((each for each in answers if each is not None), None)
 
     async def decisions(self, **wanted: Any) -> Decisions:
-        answers, damages = await self._of_all("decisions", wire.query_of(wanted), wire.decisions_in)
+        answers, damages = await self._of_all("decisions", wire.build_query(wanted), wire.decisions_in)
         if len(answers) == 1 and not damages:
             return answers[0]
         found = {each.id: each for answer in answers for each in answer.records}
@@ -61,7 +61,7 @@ class RemoteJournal:
         return Decisions((), _together(answers, damages), tuple(latest), tuple(lost), tuple(left_out))
 
     async def writes(self, **wanted: Any) -> WritesAnswer:
-        answers, damages = await self._of_all("writes", wire.query_of(wanted), wire.writes_in)
+        answers, damages = await self._of_all("writes", wire.build_query(wanted), wire.writes_in)
         if len(answers) == 1 and not damages:
             return answers[0]
         found = {

@@ -39,7 +39,7 @@ class Served:
 
     def doubts(self, group: str) -> str:
         """Why there may be more kinds in this group than are known; empty if there are not."""
-        return next((text for name, text in self.problems.items() if _group_of(name) == group), "")
+        return next((text for name, text in self.problems.items() if _parse_group(name) == group), "")
 
 
 async def served_kinds(client: Client) -> Served:
@@ -145,5 +145,5 @@ def _group_version(group: str, version: str) -> str:
     return f"{group}/{version}" if group else version
 
 
-def _group_of(group_version: str) -> str:
+def _parse_group(group_version: str) -> str:
     return group_version.rpartition("/")[0]

@@ -80,7 +80,7 @@ async def blame(moment: Moment, kind: KindName, name: str, namespace: str = "", 
     # Another object of that name was another one.
     versions = [each for each in versions if each.object["metadata"].get("uid") == uid]
     first = _first(versions, there)
-    found = history_of(first, versions, wanted) if wanted else present(first, versions)
+    found = build_history(first, versions, wanted) if wanted else present(first, versions)
     gaps = dict.fromkeys([*known.gaps, *moment.gaps])
     return Blame(
         about=about,
@@ -117,7 +117,7 @@ def present(first: Object | None, versions: Iterable[Version]) -> list[Blamed]:
     return [found[path] for path in sorted(found)]
 
 
-def history_of(first: Object | None, versions: Iterable[Version], wanted: Path) -> list[Blamed]:
+def build_history(first: Object | None, versions: Iterable[Version], wanted: Path) -> list[Blamed]:
     """All that a field, or what is below it, has ever been, the oldest first."""
     found = [_older(first or {}, path, value) for path, value in leaves((), first or {}) if is_below(path, wanted)]
     for version in versions:

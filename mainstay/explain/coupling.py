@@ -1,6 +1,6 @@
 """Which components can change the inputs of a decision without calling the decider? (SPEC O6)
 
-    found = await coupling_of(moment, "scheduler")                          a component
+    found = await find_coupling(moment, "scheduler")                          a component
     found = await coupling_of_object(moment, PODS, "web-1", "shop")       the decisions about one object
 
 Components never call each other: they read and write shared state. So the answer is a join. On one side, what a
@@ -21,14 +21,14 @@ import msgspec
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
-from mainstay.explain.declared import EVERYTHING, Declarations, Declared, declared_of
+from mainstay.explain.declared import EVERYTHING, Declarations, Declared, find_declared
 from mainstay.explain.fields import Path, differences, leaves, path_text, shown
 from mainstay.explain.moment import Moment
 from mainstay.explain.story.lines import StoryObject
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.explain.why.answer import API_VERSION
-from mainstay.explain.writers import NODE_USER, SERVER, UNKNOWN_WHO, component_in, manager_of, named, with_revision
-from mainstay.journal.keys import object_key_of
+from mainstay.explain.writers import NODE_USER, SERVER, UNKNOWN_WHO, component_in, find_manager, named, with_revision
+from mainstay.journal.keys import parse_object_key
 from mainstay.journal.record import ChangeRecord, DecisionRecord, WriteRecord, moment
 
 FLIPS_MIN: Final = 3
@@ -112,11 +112,11 @@ class NoSuchComponent(Exception):
     """No component of that name decides anything. Lists those that do."""
 
 
-async def coupling_of(
+async def find_coupling(
     moment: Moment, declarations: Declarations, component: str, *, since: datetime | None = None
 ) -> Coupling:
     """Who can change what a component's decisions go by. Raises `NoSuchComponent`."""
-    declared = declared_of(declarations, component)
+    declared = find_declared(declarations, component)
     records = (await moment.journal.decisions(component=component, since=since, limit=DECISIONS_MAX)).records
     if declared is None and not records:
         raise NoSuchComponent(
@@ -158,13 +158,13 @@ async def coupling_of_object(
     reads: dict[str, _Read] = {kind.text: _Read(is_declared=True, wakes=True)}
     for component in components:
         mine = [record for record in answer.records if record.component == component]
-        for text, read in _reads(declared_of(declarations, component), mine).items():
+        for text, read in _reads(find_declared(declarations, component), mine).items():
             known = reads.get(text)
             reads[text] = read if known is None else known.with_(read)
     joining = _Joining(moment, declarations, since)
     inputs = await joining.inputs(reads, set(), _looked_at(answer.records, about))
     writes = tuple(
-        sorted({text for each in components if (found := declared_of(declarations, each)) for text in found.writes})
+        sorted({text for each in components if (found := find_declared(declarations, each)) for text in found.writes})
     )
     return Coupling(
         about=about.words,
@@ -273,7 +273,7 @@ class _Joining:
         writers: dict[str, _Tally] = {}
         turns: dict[tuple[ObjectKey, Path], list[FieldWrite]] = {}
         for change, before, after, who in await self._changes(kind):
-            key = object_key_of(change.key)
+            key = parse_object_key(change.key)
             if only is not None and key not in only:
                 continue
             tally = writers.setdefault(who, _Tally())
@@ -329,7 +329,7 @@ class _Joining:
         }
         found = []
         for record in records:
-            key = object_key_of(record.key)
+            key = parse_object_key(record.key)
             after = None if record.value is None else with_revision(_decode(record.value), record.revision)
             request = by_revision.get((record.revision, key.name))
             who = _writer(record, request, before.get(key), after)
@@ -354,7 +354,7 @@ def _writer(change: ChangeRecord, request: WriteRecord | None, before: Object | 
         return "agents"
     if component := component_in(change.decision):
         return component
-    manager = (request.manager if request is not None else "") or manager_of(before, after)
+    manager = (request.manager if request is not None else "") or find_manager(before, after)
     return named(user, manager)
 
 

@@ -27,7 +27,7 @@ Declarations = Mapping[str, Declared]
 """By the name of the component."""
 
 
-def declared_of(declarations: Declarations, component: str) -> Declared | None:
+def find_declared(declarations: Declarations, component: str) -> Declared | None:
     """By its name, or by that of an instance: `scheduler-1` is a `scheduler`."""
     if component in declarations:
         return declarations[component]

@@ -22,7 +22,7 @@ from mainstay.explain.moment import Moment
 from mainstay.explain.story.lines import StoryObject
 from mainstay.explain.why.answer import API_VERSION
 from mainstay.explain.writers import UNKNOWN_WHO, JournalLookup, Version, Who
-from mainstay.journal.keys import kind_of, object_key_of
+from mainstay.journal.keys import parse_kind, parse_object_key
 
 OBJECTS_MAX: Final = 2_000
 LEFT_OUT: Final = frozenset(
@@ -92,9 +92,9 @@ async def diff(
     )
     known.gaps |= dict.fromkeys(written.gaps)
     touched = dict.fromkeys(
-        (kind_of(change.key), object_key_of(change.key))
+        (parse_kind(change.key), parse_object_key(change.key))
         for change in written.records
-        if kind is not None or kind_of(change.key) not in LEFT_OUT
+        if kind is not None or parse_kind(change.key) not in LEFT_OUT
     )
     if len(touched) > OBJECTS_MAX:
         known.notes[f"{len(touched)} objects changed, only the first {OBJECTS_MAX} are compared: name a type"] = None

@@ -59,7 +59,7 @@ def differences(before: Object | None, after: Object | None) -> list[FieldChange
 def _differences(path: Path, before: Any, after: Any) -> Iterator[FieldChange]:
     if before == after or path in _NOT_COMPARED or path in _NOT_STORED:
         return
-    parts_before, parts_after = parts_of(path, before), parts_of(path, after)
+    parts_before, parts_after = split_value(path, before), split_value(path, after)
     if parts_before is None or parts_after is None:
         yield FieldChange(path, before, after)
         return
@@ -74,7 +74,7 @@ def _differences(path: Path, before: Any, after: Any) -> Iterator[FieldChange]:
 
 def leaves(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
     """The single fields of a part, with their values. Something empty is a value, too."""
-    parts = parts_of(path, value)
+    parts = split_value(path, value)
     if not parts:
         if path and path not in _NOT_COMPARED and path not in _NOT_STORED:
             yield path, value
@@ -84,7 +84,7 @@ def leaves(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
             yield from leaves((*path, step), parts[step])
 
 
-def parts_of(path: Path, value: Any) -> dict[str, Any] | None:
+def split_value(path: Path, value: Any) -> dict[str, Any] | None:
     """What a value is made of, by step; None if it is a leaf, or a list whose entries are not objects."""
     if isinstance(value, dict):
         free = bool(path) and (path[-1] in _FREE_NAMES or path[-1] in _AMOUNTS)
@@ -92,14 +92,14 @@ def parts_of(path: Path, value: Any) -> dict[str, Any] | None:
     if path and path[-1] in _WHOLE:
         return None
     if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
-        key = _key_of(value)
+        key = _find_key(value)
         if key is None:
             return {f"[{place}]": each for place, each in enumerate(value)}
         return {f"[{each[key]}]": each for each in value}
     return None
 
 
-def _key_of(entries: Sequence[Mapping[str, Any]]) -> str | None:
+def _find_key(entries: Sequence[Mapping[str, Any]]) -> str | None:
     for key in _KEYS:
         values = [each.get(key) for each in entries]
         if None not in values and len({str(value) for value in values}) == len(values):
@@ -160,7 +160,7 @@ def at(obj: Any, path: Path) -> Any:
     value = obj
     gone_by: Path = ()
     for step in path:
-        parts = parts_of(gone_by, value)
+        parts = split_value(gone_by, value)
         found = next((name for name in parts or () if _is_step(name, step)), None)
         if parts is None or found is None:
             return NOTHING

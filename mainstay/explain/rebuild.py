@@ -155,7 +155,7 @@ async def rebuild(past: RebuiltObjects, record: DecisionRecord, decider: Decider
         caches, gaps = await _what_was_read(past, record)
     else:
         caches, gaps = await _what_was_cached(past, record, decider.reads)
-    memory = await memory_of(past.journal, record, decider.memory)
+    memory = await rebuild_memory(past.journal, record, decider.memory)
     if memory is None and decider.schedule is not Schedule.PER_KEY:
         raise CannotRebuild(WhyNot.MEMORY_NOT_KEPT, "its record has no memory")
     subject = ObjectKey(record.subject.namespace, record.subject.name)
@@ -211,7 +211,7 @@ def require_replayable(record: DecisionRecord) -> None:
         raise CannotRebuild(WhyNot(why), WHY_NOT.get(WhyNot(why), why))
 
 
-async def memory_of(journal: Journal, record: DecisionRecord, expected: Any) -> Any:
+async def rebuild_memory(journal: Journal, record: DecisionRecord, expected: Any) -> Any:
     """What a decision remembered, as a value of a type. None: nothing. Raises `CannotRebuild`."""
     if not record.memory.size:
         return None

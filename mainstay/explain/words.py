@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.api.holds import held_of
+from mainstay.api.holds import parse_hold
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import HOLDS
 from mainstay.explain.fields import NOTHING, FieldChange, Path, path_text, shown
@@ -131,7 +131,7 @@ def _one(kind: str, change: FieldChange) -> list[LineText]:
 def made(kind: str, obj: Object) -> LineText:
     """That an object is there, with what matters of it at once."""
     spec = obj.get("spec") or {}
-    if kind == HOLDS.text and (held := held_of(obj)) is not None:
+    if kind == HOLDS.text and (held := parse_hold(obj)) is not None:
         return LineText(
             LineKind.CREATED, f"{held.owner} holds {held.target_text} until {held.until}: {shown(held.reason)}"
         )

@@ -18,7 +18,7 @@ from mainstay.explain.fields import FieldChange, differences
 from mainstay.explain.rebuild import RebuiltObjects
 from mainstay.journal.coverage import Gap
 from mainstay.journal.interface import Journal
-from mainstay.journal.keys import kind_of, object_key_of
+from mainstay.journal.keys import parse_kind, parse_object_key
 from mainstay.journal.record import ChangeRecord, DecisionRecord, WriteRecord, moment
 
 NODE_USER: Final = "system:node:"
@@ -172,8 +172,8 @@ class JournalLookup:
                 who = Who(SERVER)  # Others asked, and it was none of them.
             made.append(
                 Version(
-                    kind_of(record.key),
-                    object_key_of(record.key),
+                    parse_kind(record.key),
+                    parse_object_key(record.key),
                     record.revision,
                     moment(record.at),
                     before,
@@ -214,13 +214,13 @@ def who_wrote(
 ) -> Who:
     """All that is known of who wrote a version."""
     component = decision.component if decision is not None else component_in(change.decision)
-    manager = (request.manager if request is not None else "") or manager_of(before, after)
+    manager = (request.manager if request is not None else "") or find_manager(before, after)
     user = request.user if request is not None else ""
     return Who(
         name=(named(user, "") if user.startswith(NODE_USER) else component) or named(user, manager) or UNKNOWN_WHO.name,
         component=component,
         decision=change.decision,
-        reason=reason_of(decision),
+        reason=find_reason(decision),
         user=user,
         manager=manager,
         agent=request.agent if request is not None else "",
@@ -247,13 +247,13 @@ def component_in(decision: str) -> str:
     return "-".join(parts[:-5]) if len(parts) > 5 else decision.rpartition("-")[0]
 
 
-def reason_of(decision: DecisionRecord | None) -> str:
+def find_reason(decision: DecisionRecord | None) -> str:
     if decision is None:
         return ""
     return decision.reasons[0] if decision.reasons else decision.outcome.reason
 
 
-def manager_of(before: Object | None, after: Object | None) -> str:
+def find_manager(before: Object | None, after: Object | None) -> str:
     """Who set fields last, by what the object says of its managers; empty if it does not tell."""
     old, new = _entries(before), _entries(after)
     changed = [each for each in new if each not in old]

@@ -2,7 +2,7 @@
 
 An agent serves only API servers, and those find in its Node which certificate it has. So its
 certificate is its own work, signed by itself (`ensure_self_signed`), and a client compares its digest
-(`digest_of`, outgoing.py): no authority, name or date has to be looked at, and no other certificate will do.
+(`compute_fingerprint`, outgoing.py): no authority, name or date has to be looked at, and no other certificate will do.
 
 A key is made before its certificate and then kept; files are written whole and then given their name. So a crash
 halfway leaves nothing that the next start would not put right.
@@ -61,7 +61,7 @@ def ensure_self_signed(
     key = ensure_key(disk, f"{_SERVING}.key")
     found = read_certificate(disk, f"{_SERVING}.crt")
     if found is None or not _is_good(found, key, now, hosts):
-        subject = subject_of(
+        subject = build_subject_name(
             {NameOID.COMMON_NAME: [name[:64]]}
         )  # At most 64 characters are allowed, and clients ignore it.
         builder = unsigned(subject, subject, key.public_key(), now, now + SELF_SIGNED_VALID)
@@ -71,7 +71,7 @@ def ensure_self_signed(
         builder = builder.add_extension(alternatives(hosts), critical=False)
         found = builder.sign(key, hashes.SHA256())
         write_whole(disk, f"{_SERVING}.crt", pem(found))
-    digest = digest_of(found.public_bytes(serialization.Encoding.DER))
+    digest = compute_fingerprint(found.public_bytes(serialization.Encoding.DER))
     return ServingCertificate(directory / f"{_SERVING}.crt", directory / f"{_SERVING}.key", digest)
 
 
@@ -85,7 +85,7 @@ def _is_good(found: x509.Certificate, key: ec.EllipticCurvePrivateKey, now: date
     return named == alternatives(hosts)
 
 
-def digest_of(der: bytes) -> str:
+def compute_fingerprint(der: bytes) -> str:
     """What tells a certificate, given in DER form, from any other."""
     return f"sha256:{hashlib.sha256(der).hexdigest()}"
 
@@ -206,7 +206,7 @@ def unsigned(
     )
 
 
-def subject_of(attributes: Mapping[x509.ObjectIdentifier, Sequence[str]]) -> x509.Name:
+def build_subject_name(attributes: Mapping[x509.ObjectIdentifier, Sequence[str]]) -> x509.Name:
     return x509.Name([x509.NameAttribute(oid, value) for oid, values in attributes.items() for value in values])
 
 

@@ -20,7 +20,7 @@ from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrad
 
 from mainstay.env import network, tasks
 from mainstay.env.memory_file import memory_file
-from mainstay.http.certificates import digest_of
+from mainstay.http.certificates import compute_fingerprint
 from mainstay.http.messages import Headers
 from mainstay.http.streams import Inlet, Outlet
 
@@ -231,9 +231,9 @@ async def connect(
     network.be_patient(transport)  # The caller decides how long to wait.
     if tls is not None:
         shown = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        if shown is None or digest_of(shown) != digest:
+        if shown is None or compute_fingerprint(shown) != digest:
             transport.abort()
-            raise WrongCertificate("none" if shown is None else digest_of(shown))
+            raise WrongCertificate("none" if shown is None else compute_fingerprint(shown))
     return connection
 
 

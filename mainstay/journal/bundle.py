@@ -171,7 +171,7 @@ def open_bundle(data: bytes) -> Bundle:
     return Bundle(head, counts, _journal(head, records))
 
 
-def journal_of(contents: Contents) -> MemoryJournal:
+def build_journal(contents: Contents) -> MemoryJournal:
     """The journal that a bundle of this would have."""
     return _journal(contents.head, contents.records)
 

@@ -17,7 +17,7 @@ from mainstay.api.kinds import BUILTIN
 from mainstay.journal.answers import StateAnswer
 from mainstay.journal.bundle import SECRETS_MASKED, Contents, Head
 from mainstay.journal.interface import Journal
-from mainstay.journal.keys import key_of, kind_of, object_key_of, prefix_of
+from mainstay.journal.keys import build_key, build_prefix, parse_kind, parse_object_key
 from mainstay.journal.record import (
     ChangeRecord,
     DecisionRecord,
@@ -89,7 +89,7 @@ async def gathered(
     writes = await journal.writes(after=begins, since=moment(first_at) - LEAD, before=until, limit=_NO_LIMIT)
     state = await _state(journal, begins, changes.records)
     entries = [
-        EntryRecord(key_of(kind, *key), stored.revision, stored.value)
+        EntryRecord(build_key(kind, *key), stored.revision, stored.value)
         for kind, objects in state.kinds.items()
         for key, stored in objects.items()
     ]
@@ -138,8 +138,8 @@ async def _state(journal: Journal, revision: int, changes: Sequence[ChangeRecord
         for key in defined.kinds[_DEFINITIONS]:
             kinds[key.name] = revision  # The name of a definition is the text of its kind.
     for change in changes:
-        kinds.setdefault(kind_of(change.key), revision)
-    by_prefix = {prefix_of(kind): kind for kind in kinds}  # Two kinds may have one place: Events.
+        kinds.setdefault(parse_kind(change.key), revision)
+    by_prefix = {build_prefix(kind): kind for kind in kinds}  # Two kinds may have one place: Events.
     return await journal.state(dict.fromkeys(by_prefix.values(), revision))
 
 
@@ -239,4 +239,4 @@ def _metadata(value: bytes | None) -> Mapping[str, Any]:
 
 
 def _place(key: str) -> tuple[str, str, str]:
-    return kind_of(key), *object_key_of(key)
+    return parse_kind(key), *parse_object_key(key)

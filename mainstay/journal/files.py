@@ -297,13 +297,13 @@ def read_block(data: bytes, block: BlockIndex, containing: Sequence[bytes] = ())
     With `containing`, at least those that have each of these bytes somewhere: the others need not be taken apart.
     """
     with _breaking():
-        joined = _content_of(data, block)
+        joined = _read_content(data, block)
         if any(each not in joined for each in containing):
             return []
         return [record for frame in _decode_block(joined) for record in decode(bytes(frame), containing).records]
 
 
-def _content_of(data: bytes, block: BlockIndex) -> bytes:
+def _read_content(data: bytes, block: BlockIndex) -> bytes:
     content, _ = next(frames.read(data, block.offset), (b"", 0))
     if not content.startswith(_BLOCK):
         raise CorruptFile(f"there is no block at byte {block.offset}")
@@ -392,7 +392,9 @@ def rebuilt_index(name: FileName, data: bytes) -> FileIndex:
                 if content.startswith(_BLOCK):
                     at = BlockIndex(begun, 0, 0, 0, (), ())
                     with _breaking():
-                        found = [each for part in _decode_block(_content_of(data, at)) for each in glances(bytes(part))]
+                        found = [
+                            each for part in _decode_block(_read_content(data, at)) for each in glances(bytes(part))
+                        ]
                     blocks.append(described(found, begun))
                 begun = end
             break

@@ -27,23 +27,23 @@ def is_object(key: str) -> bool:
     return "/" in rest and ("." in group or group in _GROUPS_WITHOUT_DOT)
 
 
-def prefix_of(kind: str) -> str:
+def build_prefix(kind: str) -> str:
     """The beginning of the keys of a kind, from its text: `apps/deployments/` for `deployments.apps`."""
     plural, _, group = kind.partition(".")
     # Events have two groups and one place, that of the core group.
     return f"{CORE if group in ('', 'events.k8s.io') and plural == 'events' else group or CORE}/{plural}/"
 
 
-def key_of(kind: str, namespace: str, name: str) -> str:
-    return f"{prefix_of(kind)}{namespace}/{name}" if namespace else f"{prefix_of(kind)}{name}"
+def build_key(kind: str, namespace: str, name: str) -> str:
+    return f"{build_prefix(kind)}{namespace}/{name}" if namespace else f"{build_prefix(kind)}{name}"
 
 
-def kind_of(key: str) -> str:
+def parse_kind(key: str) -> str:
     """The kind text of an object's key."""
     group, plural, _ = key.split("/", 2)
     return plural if group == CORE else f"{plural}.{group}"
 
 
-def object_key_of(key: str) -> ObjectKey:
+def parse_object_key(key: str) -> ObjectKey:
     namespace, _, name = key.split("/", 2)[2].rpartition("/")
     return ObjectKey(namespace, name)

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from mainstay.journal.answers import Changes, Decisions, Extent, Objects, StateAnswer, StoredVersion, WritesAnswer
 from mainstay.journal.coverage import Gap, explained, holes
-from mainstay.journal.keys import key_of, kind_of, object_key_of, prefix_of
+from mainstay.journal.keys import build_key, build_prefix, parse_kind, parse_object_key
 from mainstay.journal.record import (
     ChangeRecord,
     DecisionRecord,
@@ -96,8 +96,8 @@ class MemoryJournal:
         first, last = _times(since, before)
         candidates = self._changes
         if kind and name and namespace is not None:
-            candidates = self._by_key.get(key_of(kind, namespace, name), [])
-        prefix = prefix_of(kind) if kind else ""
+            candidates = self._by_key.get(build_key(kind, namespace, name), [])
+        prefix = build_prefix(kind) if kind else ""
         found = [
             each
             for each in candidates
@@ -193,16 +193,16 @@ class MemoryJournal:
 
     def _objects(self, kind: str, revision: int) -> Objects:
         found: Objects = {}
-        for key in sorted(self._by_prefix.get(prefix_of(kind), ())):
+        for key in sorted(self._by_prefix.get(build_prefix(kind), ())):
             changes = self._by_key.get(key, [])
             number = bisect_right(changes, revision, key=lambda each: each.revision)
             if number:
                 last = changes[number - 1]
                 if last.value is not None:
-                    found[object_key_of(key)] = StoredVersion(last.revision, last.value)
+                    found[parse_object_key(key)] = StoredVersion(last.revision, last.value)
             elif key in self._entries:
                 entry = self._entries[key]
-                found[object_key_of(key)] = StoredVersion(entry.revision, entry.value)
+                found[parse_object_key(key)] = StoredVersion(entry.revision, entry.value)
         return found
 
     def _gaps(self, revisions: Iterable[int]) -> tuple[Gap, ...]:
@@ -216,7 +216,7 @@ class MemoryJournal:
 
 
 def _prefix(key: str) -> str:
-    return prefix_of(kind_of(key))
+    return build_prefix(parse_kind(key))
 
 
 def _times(since: datetime | None, before: datetime | None) -> tuple[int, int]:
@@ -226,5 +226,5 @@ def _times(since: datetime | None, before: datetime | None) -> tuple[int, int]:
 def _is_at(key: str, namespace: str | None, name: str) -> bool:
     if namespace is None and not name:
         return True
-    where = object_key_of(key)
+    where = parse_object_key(key)
     return (not name or where.name == name) and (namespace is None or where.namespace == namespace)

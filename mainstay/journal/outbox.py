@@ -25,7 +25,7 @@ from mainstay.journal.record import (
     MemoryRecord,
     RecordedMemory,
     bounded,
-    digest_of,
+    compute_digest,
     encode,
     micros,
     without_detail,
@@ -134,7 +134,7 @@ class WaitingRecords:
             return NO_MEMORY
         if len(content) <= MEMORY_BYTES_MAX:
             return RecordedMemory(len(content), content)
-        digest, at = digest_of(content), micros(self._clock.wall())
+        digest, at = compute_digest(content), micros(self._clock.wall())
         kept = self._checkpoints.get(component)
         if kept is None or abs(at - kept.since) >= MEMORY_EVERY // timedelta(microseconds=1):
             if len(self._checkpoints) >= COMPONENTS_MAX:

@@ -34,7 +34,7 @@ from mainstay.journal.answers import (
 )
 from mainstay.journal.coverage import Gap, explained, holes
 from mainstay.journal.files import BlockIndex, Interval, Series
-from mainstay.journal.keys import kind_of, object_key_of, prefix_of
+from mainstay.journal.keys import build_prefix, parse_kind, parse_object_key
 from mainstay.journal.record import (
     ChangeRecord,
     DecisionRecord,
@@ -137,7 +137,7 @@ class Reader:
         Without `after` the answer goes back as far as the journal does, which is no gap.
         """
         first, last = _times(since, before)
-        prefix = prefix_of(kind) if kind else ""
+        prefix = build_prefix(kind) if kind else ""
 
         def matches(change: ChangeRecord) -> bool:
             if not (after < change.revision and (until is None or change.revision <= until)):
@@ -148,12 +148,12 @@ class Reader:
                 return False
             if namespace is None and not name:
                 return True
-            where = object_key_of(change.key)
+            where = parse_object_key(change.key)
             return (not name or where.name == name) and (namespace is None or where.namespace == namespace)
 
         named = name_of_decision(decision) if decision else ""
         if kind and name and namespace is not None:
-            named = name_of_object(kind_of(prefix + name), namespace, name)
+            named = name_of_object(parse_kind(prefix + name), namespace, name)
         containing = [each.encode() for each in (decision, name, namespace or "", prefix) if each]
         return self._steadily(lambda scan: _changes(scan, matches, (after, until), (first, last), named, containing))
 
@@ -237,7 +237,7 @@ class Reader:
 
         def read(scan: Scan) -> WritesAnswer:
             # Only times say which blocks to read. Those of a revision and of who asked for it may be two servers'.
-            earliest = max(first, scan.time_of(after) - _SKEW_US) if after and not named else first
+            earliest = max(first, scan.find_time(after) - _SKEW_US) if after and not named else first
             return _writes(scan, matches, (earliest, last), named, containing, limit)
 
         return self._steadily(read)
@@ -275,7 +275,7 @@ def _times(since: datetime | None, before: datetime | None) -> tuple[int, int]:
 def _state(scan: Scan, vector: Mapping[str, int]) -> StateAnswer:
     if not vector:
         return StateAnswer((), _history_damages(scan), {}, 0)
-    limits = {prefix_of(kind): revision for kind, revision in vector.items()}
+    limits = {build_prefix(kind): revision for kind, revision in vector.items()}
     base, held = _snapshot(scan, min(vector.values()), limits)
     latest = max(vector.values())
     covers: list[Interval] = []
@@ -293,7 +293,7 @@ def _state(scan: Scan, vector: Mapping[str, int]) -> StateAnswer:
             # What was written twice, after a failed write, is the same both times.
             if known is None or record.revision >= known[0]:
                 objects[record.key] = record.revision, record.value
-    kinds = {kind: _objects(held[prefix_of(kind)]) for kind in vector}
+    kinds = {kind: _objects(held[build_prefix(kind)]) for kind in vector}
     return StateAnswer(_gaps(scan, (base, latest), covers), _history_damages(scan), kinds, base)
 
 
@@ -326,7 +326,7 @@ def _snapshot(scan: Scan, latest: int, limits: Mapping[str, int]) -> tuple[int, 
 
 def _objects(held: Mapping[str, tuple[int, bytes | None]]) -> Objects:
     return {
-        object_key_of(key): StoredVersion(held[key][0], value)
+        parse_object_key(key): StoredVersion(held[key][0], value)
         for key in sorted(held)
         if (value := held[key][1]) is not None
     }

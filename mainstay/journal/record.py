@@ -372,7 +372,7 @@ _encoder = msgspec.msgpack.Encoder()
 encode = _encoder.encode
 
 
-def digest_of(content: bytes) -> bytes:
+def compute_digest(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()[:16]
 
 
@@ -380,7 +380,7 @@ def action(
     verb: str, kind: str, namespace: str, name: str, *, subresource: str = "", body: bytes = b""
 ) -> RecordedAction:
     """An action for a record. `body` is what is to be written, always encoded the same way."""
-    digest = digest_of(body) if body and kind != "secrets" else b""
+    digest = compute_digest(body) if body and kind != "secrets" else b""
     return RecordedAction(verb, kind, namespace, name, subresource, digest)
 
 

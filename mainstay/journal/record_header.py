@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mainstay.journal.keys import kind_of, object_key_of
+from mainstay.journal.keys import parse_kind, parse_object_key
 from mainstay.journal.record import (
     LostRecord,
     MissedRecord,
@@ -102,8 +102,8 @@ def list_names(glance: Glance) -> tuple[str, ...]:
                 name_of_kind(subject.kind),
             )
         case ChangeGlance(key=key, decision=decision):
-            where = object_key_of(key)
-            name = name_of_object(kind_of(key), where.namespace, where.name)
+            where = parse_object_key(key)
+            name = name_of_object(parse_kind(key), where.namespace, where.name)
             return (name, name_of_decision(decision)) if decision else (name,)
         case WriteGlance(kind=kind, namespace=namespace, name=name):
             return (name_of_object(kind, namespace, name),)

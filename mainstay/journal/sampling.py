@@ -207,7 +207,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     dry_run: bool = False
 
 
-def rules_of(spec: Mapping[str, Any], incident_until: int = 0) -> EffectiveRules:
+def parse_rules(spec: Mapping[str, Any], incident_until: int = 0) -> EffectiveRules:
     """The rules in the `spec` of a SamplingPolicy. Raises `BadRules`.
 
         {"rules": [{"name": "noops", "when": {"noops": true}, "keep": "summary", "oneIn": 1}], "dryRun": false}

@@ -32,7 +32,7 @@ from mainstay.journal.files import (
 )
 from mainstay.journal.name_hashes import NameHashes, hashed
 from mainstay.journal.record import LostRecord, Record, SampledRecord, decode
-from mainstay.journal.segments import index_of
+from mainstay.journal.segments import read_file_index
 
 NAMES_BYTES_MAX: Final = 64 * 1024 * 1024  # Of files of names that are kept: those of some eight million decisions.
 _DATA_MAX: Final = 4  # Closed files whose content is at hand at once.
@@ -138,25 +138,25 @@ class Scan:
     @property
     def damages(self) -> tuple[Damage, ...]:
         for series in Series:
-            self._files_of(series)
+            self._list_files(series)
         return tuple(self._damages.values())
 
     def find_damages(self, series: Series) -> tuple[Damage, ...]:
-        self._files_of(series)
+        self._list_files(series)
         return tuple(damage for damage in self._damages.values() if damage.file.startswith(series))
 
     @property
     def recorded(self) -> tuple[Interval, ...]:
         """The revisions whose changes the journal says it has."""
-        return merged(cover for file in self._files_of(Series.HISTORY) for cover in file.index.covers)
+        return merged(cover for file in self._list_files(Series.HISTORY) for cover in file.index.covers)
 
     @property
     def missed(self) -> tuple[Interval, ...]:
-        return tuple(interval for file in self._files_of(Series.HISTORY) for interval in file.index.missed)
+        return tuple(interval for file in self._list_files(Series.HISTORY) for interval in file.index.missed)
 
     def times(self, series: Series) -> Interval:
         """The earliest and the latest time in a series; zeros if it has none."""
-        blocks = [block for file in self._files_of(series) for block in file.index.blocks if block.count]
+        blocks = [block for file in self._list_files(series) for block in file.index.blocks if block.count]
         return min((each.first_at for each in blocks), default=0), max((each.last_at for each in blocks), default=0)
 
     @property
@@ -165,11 +165,11 @@ class Scan:
         wanted = (Series.SNAPSHOT, Suffix.CLOSED)
         return sorted(name.number for there in self._there for name in there if (name.series, name.suffix) == wanted)
 
-    def time_of(self, revision: int) -> int:
+    def find_time(self, revision: int) -> int:
         """About when a revision was recorded, and no later; 0 if that is not known."""
         found = [
             block.first_at
-            for file in self._files_of(Series.HISTORY)
+            for file in self._list_files(Series.HISTORY)
             for block in file.index.blocks
             if any(after < revision <= until for after, until in block.covers)
         ]
@@ -179,7 +179,7 @@ class Scan:
         """Records about decisions between two times that are not there: lost, and left out by rules."""
         lost: dict[LostRecord, None] = {}
         sampled: dict[tuple[str, str], SampledRecord] = {}
-        for file in self._files_of(Series.DECISIONS):
+        for file in self._list_files(Series.DECISIONS):
             for block in file.index.blocks:
                 for each in block.lost:
                     if each.until >= times[0] and each.since < times[1]:
@@ -207,7 +207,7 @@ class Scan:
         """
         found = [
             (file, place, block)
-            for file in self._files_of(series)
+            for file in self._list_files(series)
             if number is None or file.name.number == number
             for place, block in enumerate(file.index.blocks)
             if wanted(block)
@@ -230,7 +230,7 @@ class Scan:
             except CorruptFile as error:
                 self._note(file.name, str(error), block.covers)
 
-    def _files_of(self, series: Series) -> list[_File]:
+    def _list_files(self, series: Series) -> list[_File]:
         files = self._files.get(series)
         if files is None:
             files = self._files[series] = []
@@ -266,7 +266,7 @@ class Scan:
     def _closed(self, number: int, disk: Disk, name: FileName) -> _File:
         index = self._kept.indexes.get((number, name))
         if index is None:
-            index, is_good = index_of(disk, name)
+            index, is_good = read_file_index(disk, name)
             if is_good:  # Otherwise an operator may put a better file there.
                 self._kept.indexes[number, name] = index
         for damage in index.damages:

@@ -247,7 +247,7 @@ class Segments:
         return closed(self._series, number, self._disk.read(open_name))
 
     def _read_index(self, number: int) -> FileIndex:
-        index, is_good = index_of(self._disk, FileName(self._series, number, Suffix.CLOSED))
+        index, is_good = read_file_index(self._disk, FileName(self._series, number, Suffix.CLOSED))
         if not is_good:
             with contextlib.suppress(DiskFull, OSError):
                 replace_file(self._disk, self._name(number, Suffix.INDEX), index_file(index))
@@ -288,7 +288,7 @@ def remove_all(disk: Disk, series: Series, number: int) -> None:
             disk.remove(str(FileName(series, number, suffix)))
 
 
-def index_of(disk: Disk, name: FileName) -> tuple[FileIndex, bool]:
+def read_file_index(disk: Disk, name: FileName) -> tuple[FileIndex, bool]:
     """The index of a closed file, and whether it was found where it should be. Raises `FileNotFoundError`."""
     try:
         return read_index(disk.read(str(name._replace(suffix=Suffix.INDEX)))), True

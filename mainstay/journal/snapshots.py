@@ -21,7 +21,7 @@ from mainstay.journal.files import (
 )
 from mainstay.journal.record import EntryRecord, encode, joined
 from mainstay.journal.record_header import EntryGlance
-from mainstay.journal.segments import index_of, remove_all, replace_file
+from mainstay.journal.segments import read_file_index, remove_all, replace_file
 
 
 class Snapshots:
@@ -46,7 +46,7 @@ class Snapshots:
             if name.suffix == Suffix.NEW:
                 self._disk.remove(str(name))
             elif name.suffix == Suffix.CLOSED:
-                self.files[name.number], _ = index_of(self._disk, name)
+                self.files[name.number], _ = read_file_index(self._disk, name)
 
     def begin(self, revision: int) -> None:
         """Begin one; an unfinished one before it is given up."""

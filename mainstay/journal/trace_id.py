@@ -4,12 +4,12 @@ knows the decision knows the trace, and nothing has to be kept."""
 import hashlib
 
 
-def trace_of(decision: str) -> str:
+def derive_trace_id(decision: str) -> str:
     """The trace id: 32 hexadecimal digits."""
     return hashlib.sha256(decision.encode()).hexdigest()[:32]
 
 
-def span_of(decision: str) -> str:
+def derive_span_id(decision: str) -> str:
     """The id of the span that the decision is: 16 hexadecimal digits."""
     return hashlib.sha256(decision.encode()).hexdigest()[32:48]
 

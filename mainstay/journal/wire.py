@@ -71,7 +71,7 @@ class BadPage(ValueError):
 # What is asked.
 
 
-def query_of(wanted: Mapping[str, Any]) -> Pairs:
+def build_query(wanted: Mapping[str, Any]) -> Pairs:
     """What `Journal.changes`, `decisions` and `writes` are called with, as a query."""
     pairs: Pairs = []
     for name, value in wanted.items():

@@ -9,7 +9,7 @@ Logs are for those who have nothing but logs: the journal has all of it, and kee
 import logging
 
 from mainstay.journal.record import DecisionRecord, Ending
-from mainstay.journal.trace_id import trace_of
+from mainstay.journal.trace_id import derive_trace_id
 
 _logger = logging.getLogger("mainstay.decisions")
 
@@ -26,7 +26,7 @@ def log_decision(record: DecisionRecord) -> None:
         "uid": subject.uid,
         "generation": subject.generation,
         "decision": record.id,
-        "trace": record.trace or trace_of(record.id),
+        "trace": record.trace or derive_trace_id(record.id),
         "component": record.component,
         "outcome": str(outcome.ending),
     }

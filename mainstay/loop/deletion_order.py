@@ -26,8 +26,8 @@ _PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 def find_zones(view: View, pods: Sequence[Object]) -> dict[str, str]:
     """The zone of each node that has one of these pods: their failure domains. The view must show nodes."""
-    names = sorted({pod_state.node_of(pod) for pod in pods} - {""})
-    return {name: pod_state.zone_of(view.get(NODES, ObjectKey("", name))) for name in names}
+    names = sorted({pod_state.get_node_name(pod) for pod in pods} - {""})
+    return {name: pod_state.get_zone(view.get(NODES, ObjectKey("", name))) for name in names}
 
 
 def chosen(
@@ -48,7 +48,7 @@ def chosen(
     last = last_of_domain(pods, successors, zones or {})
 
     def order(pod: Object) -> tuple[object, ...]:
-        node = pod_state.node_of(pod)
+        node = pod_state.get_node_name(pod)
         since = pod_state.ready_since(pod)
         return (
             bool(node),
@@ -83,7 +83,7 @@ def _serves(pod: Object) -> bool:
 
 
 def _zone(pod: Object, zones: Mapping[str, str]) -> str:
-    return zones.get(pod_state.node_of(pod), "")
+    return zones.get(pod_state.get_node_name(pod), "")
 
 
 def _seniority(pod: Object) -> tuple[int, float, str]:
@@ -95,7 +95,7 @@ def _crowds(pods: Sequence[Object]) -> dict[str, int]:
     found: dict[str, int] = {}
     for pod in pods:
         if pod_state.is_active(pod):
-            node = pod_state.node_of(pod)
+            node = pod_state.get_node_name(pod)
             found[node] = found.get(node, 0) + 1
     return found
 

@@ -28,7 +28,7 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, NotFound
 from mainstay.env import Clock, tasks
-from mainstay.journal.trace_id import trace_of
+from mainstay.journal.trace_id import derive_trace_id
 
 COMBINED: Final = "(combined from similar events): "
 """Annotations of Events."""
@@ -136,7 +136,7 @@ def _annotated(said: ObjectEvent) -> Object:
     """By what an Event is joined with the other signals. One that counts up names the last decision."""
     if not said.decision:
         return {}
-    found = {DECISION: said.decision, TRACE: trace_of(said.decision)}
+    found = {DECISION: said.decision, TRACE: derive_trace_id(said.decision)}
     if said.about.generation:
         found[GENERATION] = str(said.about.generation)
     return {"annotations": found}

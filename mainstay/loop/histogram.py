@@ -8,7 +8,7 @@ from bisect import bisect_left
 
 from prometheus_client.samples import Exemplar
 
-from mainstay.journal.trace_id import trace_of
+from mainstay.journal.trace_id import derive_trace_id
 
 Bucket = tuple[str, float] | tuple[str, float, Exemplar]
 
@@ -48,4 +48,4 @@ class Histogram:
         if example is None:
             return bound, float(count)
         decision, seconds = example
-        return bound, float(count), Exemplar({"decision_id": decision, "trace_id": trace_of(decision)}, seconds)
+        return bound, float(count), Exemplar({"decision_id": decision, "trace_id": derive_trace_id(decision)}, seconds)

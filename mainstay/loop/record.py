@@ -276,7 +276,7 @@ def _rest(decision: Decision) -> bytes:
         (each.reason, each.message, each.is_warning, None if each.after is None else numbers.get(id(each.after)))
         for each in decision.events
     ]
-    return record.digest_of(encode_sorted((decision.status, events, decision.memory)))[:8]
+    return record.compute_digest(encode_sorted((decision.status, events, decision.memory)))[:8]
 
 
 def _outcome(decision: Decision, acted: Acted) -> Outcome:

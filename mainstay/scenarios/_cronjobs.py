@@ -40,8 +40,8 @@ class CronJobController(Controller):
         old = _history(cron, view.owned_by(JOBS, cron["metadata"]["uid"]))
         if cron["spec"].get("suspend"):
             return Decision(old)
-        every = period_of(cron)
-        tick = due(last_of(cron), view.now, every)
+        every = read_period(cron)
+        tick = due(read_last_tick(cron), view.now, every)
         again = WakeAt(latest(view.now, every) + every, "the next tick")
         if tick is None:
             return Decision(old, again)
@@ -53,14 +53,16 @@ class CronJobController(Controller):
         return replace(decision, status={}) if isinstance(action, Create) else decision
 
 
-def period_of(cron: Object) -> timedelta:
+def read_period(cron: Object) -> timedelta:
     minutes = str(cron["spec"]["schedule"]).split()[0].removeprefix("*").removeprefix("/")
     return timedelta(minutes=int(minutes or 1))
 
 
-def last_of(cron: Object) -> datetime:
+def read_last_tick(cron: Object) -> datetime:
     """The last tick that ran, or when there were none yet."""
-    return pod_state.time_of((cron.get("status") or {}).get("lastScheduleTime")) or pod_state.created_at(cron)
+    return pod_state.parse_time_or_none((cron.get("status") or {}).get("lastScheduleTime")) or pod_state.created_at(
+        cron
+    )
 
 
 def latest(now: datetime, every: timedelta) -> datetime:
@@ -105,5 +107,5 @@ def _history(cron: Object, jobs: list[Object]) -> tuple[Delete, ...]:
 
 
 def _is_done(job: Object) -> bool:
-    condition = pod_state.condition_of(job, "Complete")
+    condition = pod_state.find_condition(job, "Complete")
     return condition is not None and condition["status"] == "True"

@@ -51,7 +51,7 @@ class DaemonSetController(Controller):
         pods: dict[str, list[Object]] = {uid: [] for uid in nodes}
         actions: list[Action] = []
         for pod in filter(is_counted, view.owned_by(PODS, found["metadata"]["uid"])):
-            there = pods.get(node_uid_of(pod))
+            there = pods.get(read_node_uid(pod))
             if there is not None:
                 there.append(pod)
             elif not pod_state.is_leaving(pod):
@@ -75,7 +75,7 @@ def is_counted(pod: Object) -> bool:
     return True
 
 
-def node_uid_of(pod: Object) -> str:
+def read_node_uid(pod: Object) -> str:
     """The node that a pod was made for."""
     return str(pod["metadata"]["annotations"][NODE_UID])
 
@@ -84,16 +84,16 @@ def not_before(own: Sequence[Object]) -> datetime | None:
     """When the pods of a node, all of which have failed, may get a successor. The first gets one at once."""
     if not own:
         return None
-    last = max(own, key=failures_of)
-    return over_at(last) + (_SHAPE.delay(failures_of(last), 0) if failures_of(last) else timedelta(0))
+    last = max(own, key=read_failures)
+    return over_at(last) + (_SHAPE.delay(read_failures(last), 0) if read_failures(last) else timedelta(0))
 
 
-def failures_of(pod: Object) -> int:
+def read_failures(pod: Object) -> int:
     """How many have failed on its node before it."""
     return int(pod["metadata"]["annotations"][FAILURES])
 
 
-def name_of(found: Object, node: Object, failures: int) -> str:
+def build_pod_name(found: Object, node: Object, failures: int) -> str:
     """Follows from what it is for: a retry finds it."""
     metadata = found["metadata"]
     return f"{metadata['name']}-{short_hash(metadata['uid'], node['metadata']['uid'], str(failures))}"
@@ -101,12 +101,12 @@ def name_of(found: Object, node: Object, failures: int) -> str:
 
 def a_daemon(found: Object, node: Object, before: Sequence[Object]) -> Object:
     metadata, template = found["metadata"], found["spec"]["template"]
-    failures = max((failures_of(pod) + 1 for pod in before), default=0)
+    failures = max((read_failures(pod) + 1 for pod in before), default=0)
     field = {"key": "metadata.name", "operator": "In", "values": [node["metadata"]["name"]]}
     wanted = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     return {
         "metadata": {
-            "name": name_of(found, node, failures),
+            "name": build_pod_name(found, node, failures),
             "namespace": metadata["namespace"],
             "labels": template["metadata"]["labels"],
             "annotations": {NODE_UID: node["metadata"]["uid"], FAILURES: str(failures)},

@@ -74,7 +74,7 @@ class Databases(Controller):
     def decide(self, view: View, key: ObjectKey, memory: None) -> Decision:
         database = view.get(DATABASES, key)
         uid = "" if database is None else database["metadata"]["uid"]
-        parts, others = parts_of(view, key, uid)
+        parts, others = find_parts(view, key, uid)
         left = orphans(view, others)
         if database is None:
             return Decision(actions=left)
@@ -91,18 +91,18 @@ class Databases(Controller):
                 *members(database, parts),
                 *surplus(database, parts),
             ),
-            status=status_of(database, parts),
+            status=build_status(database, parts),
         )
 
 
-def parts_of(view: View, key: ObjectKey, uid: str) -> tuple[Parts, list[tuple[KindName, Object]]]:
+def find_parts(view: View, key: ObjectKey, uid: str) -> tuple[Parts, list[tuple[KindName, Object]]]:
     """What belongs to the Database of this uid, and what belongs to another one of the same name."""
     own: list[dict[str, Object]] = []
     others: list[tuple[KindName, Object]] = []
     for kind in KINDS:
         found: dict[str, Object] = {}
         for obj in view.by(kind, f"label:{DATABASE}", key.name):
-            if owner_of(obj) == uid:
+            if read_owner(obj) == uid:
                 found[obj["metadata"]["name"]] = obj
             elif obj["metadata"]["namespace"] == key.namespace:
                 others.append((kind, obj))
@@ -152,7 +152,7 @@ def settings(database: Object, parts: Parts) -> tuple[Action, ...]:
         return (Create(SETTINGS, {"metadata": _metadata(database, name), "data": wanted}),)
     actions: list[Action] = []
     if there.get("data") != wanted:
-        actions.append(Patch(SETTINGS, key_of(there), there["metadata"]["uid"], {"data": wanted}))
+        actions.append(Patch(SETTINGS, read_key(there), there["metadata"]["uid"], {"data": wanted}))
     actions += [delete(PODS, pod) for pod in outdated(database, parts, "settings")]
     return tuple(actions)
 
@@ -161,8 +161,8 @@ def growth(database: Object, parts: Parts) -> tuple[Action, ...]:
     """A volume grows while it is not in use; its member is started again after that."""
     actions: list[Action] = []
     for volume in parts.volumes.values():
-        if is_bound(volume) and size_of(volume) != database["spec"]["storage"]:
-            pod = parts.pods.get(pod_name(database, number_of(volume)))
+        if is_bound(volume) and read_size(volume) != database["spec"]["storage"]:
+            pod = parts.pods.get(pod_name(database, read_number(volume)))
             actions += [] if pod is None else [delete(PODS, pod)]
             actions.append(grow(volume, database["spec"]["storage"]))
     return tuple(actions)
@@ -184,7 +184,7 @@ def surplus(database: Object, parts: Parts) -> tuple[Action, ...]:
         (kind, obj)
         for kind, objects in ((PODS, parts.pods), (VOLUMES, parts.volumes))
         for obj in objects.values()
-        if number_of(obj) >= database["spec"]["replicas"]
+        if read_number(obj) >= database["spec"]["replicas"]
     ]
     if not too_many:
         return ()
@@ -196,12 +196,12 @@ def claim(database: Object) -> Action:
     return _patch(database, {"status": {SHRUNK_TO: database["spec"]["replicas"]}}, "status")
 
 
-def status_of(database: Object, parts: Parts) -> dict[str, Any]:
+def build_status(database: Object, parts: Parts) -> dict[str, Any]:
     """The claim is over when nothing is left that it is about."""
     replicas = database["spec"]["replicas"]
-    numbers = sorted(number_of(obj) for obj in (*parts.pods.values(), *parts.volumes.values()))
+    numbers = sorted(read_number(obj) for obj in (*parts.pods.values(), *parts.volumes.values()))
     is_shrinking = bool(numbers) and numbers[-1] >= replicas
-    joined = sorted(number_of(pod) for pod in parts.pods.values())
+    joined = sorted(read_number(pod) for pod in parts.pods.values())
     return {"joined": joined, SHRUNK_TO: replicas if is_shrinking else None}
 
 
@@ -245,11 +245,11 @@ def a_volume(database: Object, number: int) -> Object:
 
 def grow(volume: Object, size: str) -> Action:
     body = {"spec": {"resources": {"requests": {"storage": size}}}}
-    return Patch(VOLUMES, key_of(volume), volume["metadata"]["uid"], body)
+    return Patch(VOLUMES, read_key(volume), volume["metadata"]["uid"], body)
 
 
 def delete(kind: KindName, obj: Object) -> Action:
-    return Delete(kind, key_of(obj), obj["metadata"]["uid"])
+    return Delete(kind, read_key(obj), obj["metadata"]["uid"])
 
 
 def pod_name(database: Object, number: int) -> str:
@@ -260,11 +260,11 @@ def volume_name(database: Object, number: int) -> str:
     return f"data-{_name(database)}-{number}"
 
 
-def number_of(obj: Object) -> int:
+def read_number(obj: Object) -> int:
     return int(obj["metadata"]["name"].rpartition("-")[2])
 
 
-def size_of(volume: Object) -> str:
+def read_size(volume: Object) -> str:
     return str(volume["spec"]["resources"]["requests"]["storage"])
 
 
@@ -272,14 +272,14 @@ def is_bound(volume: Object) -> bool:
     return (volume.get("status") or {}).get("phase") == "Bound"
 
 
-def owner_of(obj: Object) -> str:
+def read_owner(obj: Object) -> str:
     """Its uid."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         return str(reference["uid"])
     return ""
 
 
-def key_of(obj: Object) -> ObjectKey:
+def read_key(obj: Object) -> ObjectKey:
     return ObjectKey(obj["metadata"]["namespace"], obj["metadata"]["name"])
 
 
@@ -298,4 +298,4 @@ def _metadata(database: Object, name: str) -> Object:
 
 def _patch(database: Object, body: Object, subresource: str = "") -> Action:
     metadata = database["metadata"]
-    return Patch(DATABASES, key_of(database), metadata["uid"], body, subresource, metadata["resourceVersion"])
+    return Patch(DATABASES, read_key(database), metadata["uid"], body, subresource, metadata["resourceVersion"])

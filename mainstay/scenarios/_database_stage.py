@@ -25,10 +25,10 @@ from mainstay.scenarios._database import (
     VOLUMES,
     Databases,
     is_bound,
-    key_of,
-    number_of,
-    owner_of,
-    size_of,
+    read_key,
+    read_number,
+    read_owner,
+    read_size,
     started_with,
     wanted_certificates,
     wanted_settings,
@@ -149,9 +149,9 @@ class DatabaseStage(UserStage):
         for prefix in (PODS_PREFIX, VOLUMES_PREFIX, SECRETS_PREFIX, SETTINGS_PREFIX):
             of_each: dict[str, list[Object]] = {uid: [] for uid in databases}
             for obj in await self._all(prefix):
-                if owner_of(obj) not in databases:
+                if read_owner(obj) not in databases:
                     raise Violated("databases", f"{prefix}{obj['metadata']['name']} exists, but its database does not")
-                of_each[owner_of(obj)].append(obj)
+                of_each[read_owner(obj)].append(obj)
             for uid, database in databases.items():
                 if problem := _problem(prefix, database, of_each[uid]):
                     raise Violated("databases", f"{database['metadata']['name']} {problem}")
@@ -177,8 +177,8 @@ def _problem(prefix: str, database: Object, found: Sequence[Object]) -> str:
     if sorted(names) != wanted:
         return f"should have {', '.join(wanted) or 'none'} but has {', '.join(sorted(names)) or 'none'} of {prefix}"
     for obj in found:
-        if prefix == VOLUMES_PREFIX and size_of(obj) != spec["storage"]:
-            return f"wants {spec['storage']} but {obj['metadata']['name']} has {size_of(obj)}"
+        if prefix == VOLUMES_PREFIX and read_size(obj) != spec["storage"]:
+            return f"wants {spec['storage']} but {obj['metadata']['name']} has {read_size(obj)}"
         if prefix == SETTINGS_PREFIX and obj.get("data") != wanted_settings(database):
             return f"wants the settings {wanted_settings(database)} but they are {obj.get('data')}"
         if prefix == PODS_PREFIX and obj["metadata"]["annotations"]["settings"] != started_with(database)["settings"]:
@@ -211,9 +211,11 @@ class NothingWantedDeleted:
                 self._databases.pop(decode_commit(event.previous)["metadata"]["uid"], None)
         elif event.key.startswith(self._prefix) and event.value is None and event.previous is not None:
             lost = decode_commit(event.previous)
-            owner = self._databases.get(owner_of(lost))
-            if owner is not None and "deletionTimestamp" not in owner["metadata"] and number_of(lost) < _wants(owner):
-                raise Violated(self.name, f"{key_of(lost)} was deleted, but its database exists and wants it", [event])
+            owner = self._databases.get(read_owner(lost))
+            if owner is not None and "deletionTimestamp" not in owner["metadata"] and read_number(lost) < _wants(owner):
+                raise Violated(
+                    self.name, f"{read_key(lost)} was deleted, but its database exists and wants it", [event]
+                )
 
     async def at_end(self, world: World) -> None:
         """What is there in the end, the stage looks at."""

@@ -73,7 +73,7 @@ def _about_nodes(nodes: dict[str, Object], live: Iterable[str]) -> str:
         node = nodes.get(name)
         if node is None:
             return f"{name} is alive, but has no Node object"
-        ready: Any = pod_state.condition_of(node, "Ready") or {}
+        ready: Any = pod_state.find_condition(node, "Ready") or {}
         if ready.get("status") != "True" or (node.get("spec") or {}).get("taints"):
             return f"{name} is alive, but its Node is not healthy: {ready.get('reason')}, {node.get('spec')}"
         if HEALTH in (node["metadata"].get("annotations") or {}):
@@ -83,7 +83,7 @@ def _about_nodes(nodes: dict[str, Object], live: Iterable[str]) -> str:
 
 def _about_pods(pods: Sequence[Object], nodes: dict[str, Object], live: Sequence[str]) -> str:
     for pod in pods:
-        name, node = _name(pod), pod_state.node_of(pod)
+        name, node = _name(pod), pod_state.get_node_name(pod)
         if pod_state.is_over(pod) and not pod_state.is_leaving(pod):
             continue
         if node and node not in nodes:
@@ -114,9 +114,9 @@ def _about_machines(stage: "WorldStage", pods: Sequence[Object], live: Sequence[
         if not isinstance(state, Exited)
     )
     wanted = sorted(
-        (pod_state.node_of(pod), pod["metadata"]["uid"])
+        (pod_state.get_node_name(pod), pod["metadata"]["uid"])
         for pod in pods
-        if not pod_state.is_over(pod) and pod_state.node_of(pod) in live
+        if not pod_state.is_over(pod) and pod_state.get_node_name(pod) in live
     )
     return "" if running == wanted else f"there are pods {wanted}, but {running} run"
 
@@ -124,7 +124,7 @@ def _about_machines(stage: "WorldStage", pods: Sequence[Object], live: Sequence[
 def _waiting(objects: Sequence[Object]) -> dict[str, None]:
     """Uids of the owners of what is to go. Of pods that leave a lost machine it is unknown whether they have ended, and
     owners that are to go after them stay as long."""
-    return {each["uid"]: None for obj in objects if pod_state.is_leaving(obj) for each in _references_of(obj)}
+    return {each["uid"]: None for obj in objects if pod_state.is_leaving(obj) for each in _list_references(obj)}
 
 
 def _about_sets(sets: Sequence[Object], pods: Sequence[Object]) -> str:
@@ -132,7 +132,7 @@ def _about_sets(sets: Sequence[Object], pods: Sequence[Object]) -> str:
     waiting = _waiting(pods)
     for pod in pods:
         if pod_state.is_active(pod):
-            for reference in _references_of(pod):
+            for reference in _list_references(pod):
                 owned.setdefault(reference["uid"], []).append(pod)
     for each in sets:
         if pod_state.is_leaving(each) and each["metadata"]["uid"] in waiting:
@@ -189,7 +189,7 @@ async def _about_books(stage: "WorldStage", live: Sequence[str]) -> str:
     return ""
 
 
-def _references_of(obj: Object) -> Sequence[Mapping[str, Any]]:
+def _list_references(obj: Object) -> Sequence[Mapping[str, Any]]:
     return obj["metadata"].get("ownerReferences") or ()
 
 

@@ -7,12 +7,12 @@ from typing import Any, Final
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PRIORITY_CLASSES
-from mainstay.api.pod_resources import CPU, allocatable_of, requests_of
+from mainstay.api.pod_resources import CPU, count_requests, read_allocatable
 from mainstay.api.well_known_labels import UNSCHEDULABLE_TAINT
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Conflict, NotFound
 from mainstay.env import Env, tasks
-from mainstay.scenarios._preemption import NODES_PREFIX, PreemptionController, priority_of, promise_of
+from mainstay.scenarios._preemption import NODES_PREFIX, PreemptionController, read_priority, read_promise
 from mainstay.scenarios._schedulers import SchedulingStage, a_pod, add_node
 from mainstay.scenarios._workloads import PODS_PREFIX, READY, decode, removed, told
 from mainstay.sim.checkers import Violated
@@ -52,21 +52,21 @@ class FullNodesStage(SchedulingStage):
         nodes = [decode(entry.value) for entry in (await store.range(NODES_PREFIX)).entries]
         pods = [decode(entry.value) for entry in (await store.range(PODS_PREFIX)).entries]
         for pod in pods:
-            if pod_state.node_of(pod) or not pod_state.is_active(pod):
+            if pod_state.get_node_name(pod) or not pod_state.is_active(pod):
                 continue
             for node in nodes:
                 equals = [
-                    each for each in pods if priority_of(each) >= priority_of(pod) and not pod_state.is_over(each)
+                    each for each in pods if read_priority(each) >= read_priority(pod) and not pod_state.is_over(each)
                 ]
-                there = [each for each in equals if pod_state.node_of(each) == node["metadata"]["name"]]
-                taken = sum(requests_of(each).get(CPU, 0) for each in there)
-                if taken + requests_of(pod).get(CPU, 0) <= allocatable_of(node).get(CPU, 0):
+                there = [each for each in equals if pod_state.get_node_name(each) == node["metadata"]["name"]]
+                taken = sum(count_requests(each).get(CPU, 0) for each in there)
+                if taken + count_requests(pod).get(CPU, 0) <= read_allocatable(node).get(CPU, 0):
                     text = f"{pod['metadata']['name']} is pending, but {node['metadata']['name']} has room for it"
                     raise Violated("making room", text)
         for node in nodes:
             if (node.get("spec") or {}).get("unschedulable"):
                 name = node["metadata"]["name"]
-                raise Violated("making room", f"{name} is still reserved at the end, for {promise_of(node)}")
+                raise Violated("making room", f"{name} is still reserved at the end, for {read_promise(node)}")
 
     def _saw_a_pod(self, event: Event) -> None:
         if isinstance(event, RevisionCommitted) and event.key.startswith(PODS_PREFIX):
@@ -90,10 +90,10 @@ class FullNodesStage(SchedulingStage):
 
 async def _go_on(client: Client, pod: Object) -> None:
     if pod_state.is_leaving(pod):
-        if pod_state.node_of(pod) and not pod_state.is_over(pod):
+        if pod_state.get_node_name(pod) and not pod_state.is_over(pod):
             await told(client, pod, ENDED)
         await removed(client, pod)
-    elif pod_state.node_of(pod) and not pod_state.is_over(pod) and not pod_state.is_ready(pod):
+    elif pod_state.get_node_name(pod) and not pod_state.is_over(pod) and not pod_state.is_ready(pod):
         await told(client, pod, READY)
 
 

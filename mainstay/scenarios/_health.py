@@ -16,7 +16,7 @@ import msgspec
 from mainstay.agent.fleet import PretendSettings
 from mainstay.api.kind import Object
 from mainstay.api.node_health import HEALTH
-from mainstay.api.pod_state import condition_of
+from mainstay.api.pod_state import find_condition
 from mainstay.api.well_known_labels import NOT_READY_TAINT, UNREACHABLE_TAINT, ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
@@ -95,7 +95,7 @@ class HealthStage(AgentStage):
             node = _decode(entry.value)
             if node["metadata"]["name"] in self.killed:
                 continue
-            ready: Any = condition_of(node, "Ready") or {}
+            ready: Any = find_condition(node, "Ready") or {}
             if ready.get("status") != "True" or (node.get("spec") or {}).get("taints"):
                 raise Violated("health", f"{node['metadata']['name']} is not healthy at the end: {node}")
             if HEALTH in (node["metadata"].get("annotations") or {}):

@@ -4,7 +4,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from mainstay.api.holds import HoldScope, name_of
+from mainstay.api.holds import HoldScope, build_hold_name
 from mainstay.api.kind_names import HOLDS
 from mainstay.api.times import format_time
 from mainstay.client.client import Client
@@ -16,7 +16,7 @@ async def hold(
     world: World, client: Client, what: HoldScope, length: timedelta, *, target: str = "", namespace: str = ""
 ) -> None:
     """Hold something from now on. What is held already, or was, is held again."""
-    name = name_of(what, target, namespace)
+    name = build_hold_name(what, target, namespace)
     given = {"name": target, "namespace": namespace}
     until = format_time(world.sim.clock.wall() + length)
     spec: dict[str, Any] = {
@@ -35,4 +35,4 @@ async def hold(
 
 async def release(client: Client, what: HoldScope, *, target: str = "", namespace: str = "") -> None:
     with suppress(NotFound):
-        await client.delete(HOLDS, name_of(what, target, namespace))
+        await client.delete(HOLDS, build_hold_name(what, target, namespace))

@@ -17,7 +17,7 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES, PODS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.pod_resources import CPU, allocatable_of, requests_of
+from mainstay.api.pod_resources import CPU, count_requests, read_allocatable
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change
 from mainstay.loop.controller import Controller, Reads
@@ -34,13 +34,13 @@ NODES_PREFIX: Final = "core/nodes/"
 
 def the_important_that_wait(change: Change, pods: Cache) -> Iterable[ObjectKey]:
     """A pod that comes, changes or goes may make room for each of them, or take it."""
-    return [entry.key for entry in pods.entries() if is_waiting(pod := entry.object()) and priority_of(pod) > 0]
+    return [entry.key for entry in pods.entries() if is_waiting(pod := entry.object()) and read_priority(pod) > 0]
 
 
 def whom_it_is_promised_to(change: Change) -> Iterable[ObjectKey]:
     """Also if that pod has long gone: the node has to be opened again."""
     entry = change.new
-    promise = None if entry is None else promise_of(entry.object())
+    promise = None if entry is None else read_promise(entry.object())
     return [] if promise is None else [promise[0]]
 
 
@@ -57,9 +57,9 @@ class PreemptionController(Controller):
     def decide(self, view: View, key: ObjectKey, memory: Any) -> Decision:
         pod, nodes = view.get(PODS, key), view.all(NODES)
         uid = "" if pod is None or not is_waiting(pod) else pod["metadata"]["uid"]
-        promised = [(node, promise[1]) for node in nodes if (promise := promise_of(node)) and promise[0] == key]
+        promised = [(node, promise[1]) for node in nodes if (promise := read_promise(node)) and promise[0] == key]
         unneeded = tuple([opened(node) for node, to in promised if is_unneeded(to, uid)])
-        if unneeded or pod is None or not uid or not priority_of(pod):
+        if unneeded or pod is None or not uid or not read_priority(pod):
             return Decision(unneeded)
         pods = view.all(PODS)
         mine = [node for node, to in promised if to == uid]
@@ -87,7 +87,7 @@ class PreemptionController(Controller):
 
 
 def is_waiting(pod: Object) -> bool:
-    return pod_state.is_active(pod) and not pod_state.node_of(pod)
+    return pod_state.is_active(pod) and not pod_state.get_node_name(pod)
 
 
 def is_unneeded(promised_to: str, waits: str) -> bool:
@@ -95,11 +95,11 @@ def is_unneeded(promised_to: str, waits: str) -> bool:
     return promised_to != waits
 
 
-def priority_of(pod: Object) -> int:
+def read_priority(pod: Object) -> int:
     return int(pod["spec"].get("priority") or 0)
 
 
-def promise_of(node: Object) -> tuple[ObjectKey, str] | None:
+def read_promise(node: Object) -> tuple[ObjectKey, str] | None:
     """The pod that a node is promised to, and its uid."""
     text = (node["metadata"].get("annotations") or {}).get(PROMISED)
     if not text:
@@ -112,12 +112,12 @@ def victims_on(node: Object, pod: Object, pods: Sequence[Object]) -> list[Object
     """Those on a node that would have to go for a pod, the least important first. None, if that would not do."""
     short = _short(node, pod, [each for each in pods if not pod_state.is_leaving(each)])
     found: list[Object] = []
-    there = [each for each in _on(node, pods) if priority_of(each) < priority_of(pod) and pod_state.is_active(each)]
-    for each in sorted(there, key=lambda each: (priority_of(each), each["metadata"]["name"])):
+    there = [each for each in _on(node, pods) if read_priority(each) < read_priority(pod) and pod_state.is_active(each)]
+    for each in sorted(there, key=lambda each: (read_priority(each), each["metadata"]["name"])):
         if short <= 0:
             break
         found.append(each)
-        short -= requests_of(each).get(CPU, 0)
+        short -= count_requests(each).get(CPU, 0)
     return found if short <= 0 else []
 
 
@@ -150,13 +150,13 @@ def _told_to_go(pod: Object) -> Delete:
 
 def _on(node: Object, pods: Sequence[Object]) -> list[Object]:
     name = node["metadata"]["name"]
-    return [pod for pod in pods if pod_state.node_of(pod) == name and not pod_state.is_over(pod)]
+    return [pod for pod in pods if pod_state.get_node_name(pod) == name and not pod_state.is_over(pod)]
 
 
 def _short(node: Object, pod: Object, pods: Sequence[Object]) -> int:
     """How much there is too little of on a node for a pod, if these are there."""
-    taken = sum(requests_of(each).get(CPU, 0) for each in _on(node, pods))
-    return requests_of(pod).get(CPU, 0) + taken - allocatable_of(node).get(CPU, 0)
+    taken = sum(count_requests(each).get(CPU, 0) for each in _on(node, pods))
+    return count_requests(pod).get(CPU, 0) + taken - read_allocatable(node).get(CPU, 0)
 
 
 def _is_closed(node: Object) -> bool:
@@ -164,7 +164,7 @@ def _is_closed(node: Object) -> bool:
 
 
 def _was_refused(pod: Object) -> bool:
-    said = pod_state.condition_of(pod, "PodScheduled")
+    said = pod_state.find_condition(pod, "PodScheduled")
     return said is not None and said.get("status") == "False"
 
 
@@ -198,7 +198,7 @@ class Promises:
 
     def _node(self, name: str, commit: RevisionCommitted) -> None:
         self._promised.pop(name, None)
-        promise = None if commit.value is None else promise_of(decode(commit.value))
+        promise = None if commit.value is None else read_promise(decode(commit.value))
         if promise is None:
             return
         for other, (uid, since) in self._promised.items():
@@ -209,18 +209,18 @@ class Promises:
     def _pod(self, commit: RevisionCommitted) -> None:
         if commit.value is not None:
             pod = decode(commit.value)
-            self._priorities[pod["metadata"]["uid"]] = priority_of(pod)
+            self._priorities[pod["metadata"]["uid"]] = read_priority(pod)
         if commit.request not in self._asked or commit.previous is None:
             return
         pod = decode(commit.previous)
         if not pod_state.is_active(pod):
             return
-        promise = self._promised.get(pod_state.node_of(pod))
+        promise = self._promised.get(pod_state.get_node_name(pod))
         if promise is None:
-            text = f"{commit.key} was evicted from {pod_state.node_of(pod)}, which is not promised to any pod"
+            text = f"{commit.key} was evicted from {pod_state.get_node_name(pod)}, which is not promised to any pod"
             raise Violated(self.name, text, [commit])
         uid, since = promise
-        if self._priorities[uid] <= priority_of(pod):
+        if self._priorities[uid] <= read_priority(pod):
             raise Violated(self.name, f"{commit.key} was evicted for a pod of no higher priority", [since, commit])
         evicted = self._evicted.setdefault(uid, [])
         evicted.append(commit)

@@ -15,7 +15,7 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES, PODS
-from mainstay.api.pod_resources import requests_of
+from mainstay.api.pod_resources import count_requests
 from mainstay.api.reservations import is_active
 from mainstay.api.well_known_labels import HOSTNAME
 from mainstay.client.client import Client
@@ -82,7 +82,7 @@ class SchedulingStage(UserStage):
             for node in nodes:
                 name, spec = node["metadata"]["name"], node.get("spec") or {}
                 ledger = ledger_in(await store.get(ledger_key(name)))
-                wants = {resource: amount for resource, amount in requests_of(pod).items() if amount}
+                wants = {resource: amount for resource, amount in count_requests(pod).items() if amount}
                 has_room = name == reserved if reserved else not shortages(ledger, wants)
                 if not spec.get("unschedulable") and not spec.get("taints") and has_room:
                     raise Violated("scheduling", f"{entry.key} is unscheduled at the end, but {name} has room for it")
@@ -122,10 +122,10 @@ class SchedulingStage(UserStage):
                     continue
                 with suppress(ApiError):  # A server is away, or a node has gone meanwhile. It comes again.
                     for node in (await client.list(NODES)).items:
-                        await _end_ghosts_of(client, node["metadata"]["name"])
+                        await _end_ghosts_on(client, node["metadata"]["name"])
 
 
-async def _end_ghosts_of(client: Client, node: str) -> None:
+async def _end_ghosts_on(client: Client, node: str) -> None:
     path = f"/api/v1/nodes/{node}/ghosts"
     found = msgspec.json.decode((await client.request("GET", path)).body)["items"]
     if found:

@@ -77,7 +77,7 @@ class SwarmOptions:
     says_lost: bool = False
     """Whether an operator says of a machine that is lost for good that it is off. Else its pods are never heard of."""
 
-    def deeds_of(self, user: str, known: Sequence[UserAction]) -> list[UserAction]:
+    def list_actions(self, user: str, known: Sequence[UserAction]) -> list[UserAction]:
         """Each as often as it weighs."""
         return [each for each in known if each.name in self.deeds[user] for _ in range(each.weight)]
 

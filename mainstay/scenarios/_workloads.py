@@ -131,7 +131,7 @@ async def removed(client: Client, pod: Object) -> None:
     await client.delete(PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"], grace_s=0)
 
 
-def image_of(pod: Object) -> str:
+def read_image(pod: Object) -> str:
     return str(pod["spec"]["containers"][0]["image"])
 
 

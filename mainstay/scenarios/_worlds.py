@@ -107,7 +107,7 @@ class WorldStage(Stage):
         for name, zone in NODES.items():
             size = self.sizes[name] = {"cpu": CPUS[0], "memory": "8Gi"}
             world.add_node(name, PretendSettings(capacity=size, labels={ZONE_LABEL: zone}))
-            world.machines[name].behave = _behaviour_of
+            world.machines[name].behave = _choose_behaviour
         for name in SCHEDULERS:
             older: Main = partial(self._schedule, name, settings=OLDER_SCHEDULER)
             world.add_program(name, partial(self._schedule, name), versions={"older": older})
@@ -204,7 +204,7 @@ class WorldStage(Stage):
     async def _use(self, name: str, env: Env) -> None:
         async with self.world.client_for(name, env) as client:
             await self._begun.wait()
-            deeds = self.options.deeds_of(name, self.users[name])
+            deeds = self.options.list_actions(name, self.users[name])
             while not self._is_over:
                 await tasks.sleep(self.options.tempo * (1 + self.choose(f"{name}/pause", 5) / 4))
                 # A server is away, or another client was quicker. The next turn is another one.
@@ -231,7 +231,7 @@ class WorldStage(Stage):
             self._news.set()
 
 
-def _behaviour_of(spec: ContainerSpec) -> Behaviour:
+def _choose_behaviour(spec: ContainerSpec) -> Behaviour:
     return _FAILS if spec.image == BROKEN else _ENDS_WELL if spec.image == PASSING else _GOES_ON
 
 

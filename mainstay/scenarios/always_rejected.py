@@ -21,7 +21,7 @@ from mainstay.scenarios._workloads import (
     WorkloadStage,
     a_workload,
     decode,
-    image_of,
+    read_image,
     told,
 )
 from mainstay.sim.checkers import Violated
@@ -58,7 +58,7 @@ class AlwaysRejected(WorkloadStage):
             await client.patch(REPLICASETS, UNWANTED, NAMESPACE, touched)
 
     async def go_on(self, client: Client, pod: Object) -> None:
-        if image_of(pod) == UNWANTED and pod_state.is_active(pod) and not self._is_taken:
+        if read_image(pod) == UNWANTED and pod_state.is_active(pod) and not self._is_taken:
             await told(client, pod, REJECTED)
         else:
             await super().go_on(client, pod)

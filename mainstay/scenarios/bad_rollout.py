@@ -18,7 +18,7 @@ from mainstay.controllers.deployment.controller import Deployments
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.env import tasks
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
-from mainstay.scenarios._workloads import PODS_PREFIX, WorkloadStage, a_workload, decode, image_of, with_image
+from mainstay.scenarios._workloads import PODS_PREFIX, WorkloadStage, a_workload, decode, read_image, with_image
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
@@ -55,7 +55,7 @@ class BadRollout(WorkloadStage):
             await tasks.sleep(timedelta(milliseconds=100))
 
     async def go_on(self, client: Client, pod: Object) -> None:
-        if pod_state.is_leaving(pod) or not image_of(pod).startswith(BROKEN):
+        if pod_state.is_leaving(pod) or not read_image(pod).startswith(BROKEN):
             await super().go_on(client, pod)
 
     async def turn(self, client: Client) -> None:
@@ -74,7 +74,7 @@ class BadRollout(WorkloadStage):
             await client.patch(DEPLOYMENTS, NAME, NAMESPACE, with_image(good))
         await self.world.quiet(timedelta(minutes=10), timedelta(seconds=30))
         pods = await self.objects(PODS_PREFIX)
-        found = sorted((image_of(pod), pod_state.is_ready(pod)) for pod in pods)
+        found = sorted((read_image(pod), pod_state.is_ready(pod)) for pod in pods)
         if found != [(good, True)] * REPLICAS:
             raise Violated("bad rollout", f"{REPLICAS} of {good} are wanted at the end, but there are {found}")
 

@@ -101,7 +101,7 @@ class BindWithoutAnswer(SchedulingStage):
         self._is_next_late = self.choose("is in time", 3) != 2
         faults = self.world.faults
         loss = LOSSES[self.choose("what is lost", len(LOSSES))]
-        faults.at_write(SCHEDULER, faults.writes_of(SCHEDULER) + 1, loss)
+        faults.at_write(SCHEDULER, faults.count_writes(SCHEDULER) + 1, loss)
         await client.create(PODS, a_pod(name, annotations, cpu="1"))
 
     async def _late_node(self, client: Client) -> str:

@@ -96,7 +96,7 @@ class DuplicateReservation(UserStage):
         leaders = [name for name in CANDIDATES if self.components[name].term is not None]
         await client.create(DEPLOYMENTS, a_workload(f"risk-api-{self._made}", 1 + self.choose("replicas", 3)))
         for name in leaders:
-            self.world.faults.at_write(name, self.world.faults.writes_of(name) + 1, "answer-lost")
+            self.world.faults.at_write(name, self.world.faults.count_writes(name) + 1, "answer-lost")
         await tasks.sleep(SOON * (1 + self.choose("wait", 4)))
         for name in leaders:
             program = self.world.programs[name]

@@ -66,14 +66,14 @@ class FraudBatch(HealthStage):
 
     async def turn(self, client: Client) -> None:
         """The node of a replica is not heard of for a while."""
-        pods = [pod for pod in await self._pods() if pod_state.is_active(pod) and pod_state.node_of(pod)]
+        pods = [pod for pod in await self._pods() if pod_state.is_active(pod) and pod_state.get_node_name(pod)]
         if pods:
-            node = pod_state.node_of(pods[self.choose("which", len(pods))])
+            node = pod_state.get_node_name(pods[self.choose("which", len(pods))])
             self.cut([node], FOR[self.choose("for", len(FOR))])
 
     async def check(self) -> None:
         await super().check()
-        pods = [pod for pod in await self._pods() if pod_state.node_of(pod) not in self.killed]
+        pods = [pod for pod in await self._pods() if pod_state.get_node_name(pod) not in self.killed]
         ready = [pod["metadata"]["name"] for pod in pods if pod_state.is_ready(pod)]
         if len(pods) != REPLICAS or len(ready) != REPLICAS:
             text = f"{REPLICAS} pods should run at the end; of {len(pods)} these are ready: {ready}"

@@ -66,7 +66,7 @@ class FrozenEvictions(HealthStage):
 
     async def _pods_of_lost(self) -> list[dict[str, object]]:
         pods = [decode(entry.value) for entry in (await self.world.store.range(PODS_PREFIX)).entries]
-        return [pod for pod in pods if pod_state.node_of(pod) == LOST]
+        return [pod for pod in pods if pod_state.get_node_name(pod) == LOST]
 
 
 SCENARIO: Final = Scenario(

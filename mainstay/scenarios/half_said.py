@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from mainstay.api.kind import Object
-from mainstay.api.pod_state import condition_of, is_ready
+from mainstay.api.pod_state import find_condition, is_ready
 from mainstay.client.client import Client
 from mainstay.scenarios._agents import CALM, PODS, SILENCE, TIMES
 from mainstay.scenarios._health import WATCHERS, HealthStage, a_patient_pod
@@ -45,7 +45,7 @@ class HalfSaid(HealthStage):
             # Each renewal of their own lease is a write, too: with one of these the verdict is half said.
             for watcher in WATCHERS:
                 faults = self.world.faults
-                faults.at_write(watcher, faults.writes_of(watcher) + 6 + self.choose("when", 9), "crash-after")
+                faults.at_write(watcher, faults.count_writes(watcher) + 6 + self.choose("when", 9), "crash-after")
 
     async def check(self) -> None:
         await super().check()
@@ -53,7 +53,7 @@ class HalfSaid(HealthStage):
         for name in self.killed:
             entry = await store.get(f"core/nodes/{name}")
             node = _decode(entry.value) if entry is not None else {}
-            if (condition_of(node, "Ready") or {}).get("status") != "Unknown":
+            if (find_condition(node, "Ready") or {}).get("status") != "Unknown":
                 raise Violated("half said", f"{name} is off, but reported as healthy at the end")
         for entry in (await store.range("core/pods/")).entries:
             pod = _decode(entry.value)

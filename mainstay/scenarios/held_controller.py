@@ -19,7 +19,7 @@ from mainstay.controllers.deployment.controller import Deployments
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.scenarios._holds import hold, release
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
-from mainstay.scenarios._workloads import PODS_PREFIX, WorkloadStage, a_workload, image_of, with_image
+from mainstay.scenarios._workloads import PODS_PREFIX, WorkloadStage, a_workload, read_image, with_image
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.held import ControllersHeld
@@ -73,7 +73,7 @@ class HeldController(WorkloadStage):
         await self.world.quiet(timedelta(minutes=10), SILENCE)
         replicas, image = self._wanted
         pods = await self.objects(PODS_PREFIX)
-        found = sorted((image_of(pod), pod_state.is_ready(pod)) for pod in pods)
+        found = sorted((read_image(pod), pod_state.is_ready(pod)) for pod in pods)
         if found != [(image, True)] * replicas:
             raise Violated("held controller", f"{replicas} of {image} are wanted at the end, but there are {found}")
 

@@ -18,7 +18,7 @@ from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.env import tasks
 from mainstay.scenarios._holds import hold, release
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
-from mainstay.scenarios._workloads import PODS_PREFIX, WorkloadStage, a_workload, image_of, with_image
+from mainstay.scenarios._workloads import PODS_PREFIX, WorkloadStage, a_workload, read_image, with_image
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.held import RolloutsHeld
@@ -83,7 +83,7 @@ class HeldRollout(WorkloadStage):
             raise Violated("held rollout", f"9 of x:last are wanted after the hold, but there are {after}")
 
     async def _images(self) -> list[str]:
-        return sorted(image_of(pod) for pod in await self.objects(PODS_PREFIX) if pod_state.is_ready(pod))
+        return sorted(read_image(pod) for pod in await self.objects(PODS_PREFIX) if pod_state.is_ready(pod))
 
 
 SCENARIO: Final = Scenario(

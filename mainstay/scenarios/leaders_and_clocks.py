@@ -45,7 +45,7 @@ class LeadersAndClocks(UserStage):
 
     async def turn(self, client: Client) -> None:
         name = CANDIDATES[self.choose("whose clock", len(CANDIDATES))]
-        self.world.sim.clock_of(name).jump(JUMPS[self.choose("jump", len(JUMPS))])
+        self.world.sim.get_clock(name).jump(JUMPS[self.choose("jump", len(JUMPS))])
 
     async def check(self) -> None:
         if not self._leaders():

@@ -20,7 +20,7 @@ from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.controllers.job.controller import Jobs
 from mainstay.env import tasks
-from mainstay.scenarios._cronjobs import TICK, CronJobController, last_of, latest, period_of
+from mainstay.scenarios._cronjobs import TICK, CronJobController, latest, read_last_tick, read_period
 from mainstay.scenarios._stages import NAMESPACE, SERVERS, SILENCE, USER
 from mainstay.scenarios._workloads import AGENTS, WorkloadStage, decode, told
 from mainstay.sim.checkers import Violated
@@ -75,7 +75,7 @@ class MissedTicks(WorkloadStage):
                 await self._suspend(client, name, number == 3)
             case 5:
                 program = self.programs[self.choose("whose clock", len(self.programs))]
-                self.world.sim.clock_of(program).jump(SET_BY[self.choose("set by", len(SET_BY))])
+                self.world.sim.get_clock(program).jump(SET_BY[self.choose("set by", len(SET_BY))])
             case _:
                 await tasks.sleep(timedelta(minutes=2))
                 await self._set_back()
@@ -92,33 +92,35 @@ class MissedTicks(WorkloadStage):
         """All were suspended, and slept for long. Then they run again, soon, and for the present."""
         self._set_right()
         self._sleep(LONG_ASLEEP)
-        began = self.world.sim.clock_of(self.programs[0]).wall()
+        began = self.world.sim.get_clock(self.programs[0]).wall()
         await self._all(suspended(False))
         await tasks.sleep(AGAIN_WITHIN)
         for cron in await self.objects(CRONS_PREFIX):
-            name, tick = cron["metadata"]["name"], latest(began, period_of(cron))
-            if last_of(cron) < tick:
-                text = f"{name} has not run again: its last run was for {last_of(cron)}, but {tick} has passed"
+            name, tick = cron["metadata"]["name"], latest(began, read_period(cron))
+            if read_last_tick(cron) < tick:
+                text = f"{name} has not run again: its last run was for {read_last_tick(cron)}, but {tick} has passed"
                 raise Violated("missed ticks", text)
-            if not any(_tick_of(job) == str(cron["status"]["lastScheduleTime"]) for job in await self._jobs_of(cron)):
+            if not any(
+                _read_tick(job) == str(cron["status"]["lastScheduleTime"]) for job in await self._find_jobs(cron)
+            ):
                 raise Violated("missed ticks", f"{name} reports a run, but there is no Job")
 
     def _sleep(self, duration: timedelta) -> None:
         """All programs were asleep for so long: all clocks have gone on."""
         for name in (*SERVERS, *self.programs, USER, AGENTS):
-            self.world.sim.clock_of(name).jump(duration)
+            self.world.sim.get_clock(name).jump(duration)
 
     async def _set_back(self) -> None:
         """Two ticks have run, and it is the time of the first again."""
         if self._is_over:
             return
         for program in self.programs:
-            self.world.sim.clock_of(program).jump(SET_BY[self.choose("set back by", 2)])
+            self.world.sim.get_clock(program).jump(SET_BY[self.choose("set back by", 2)])
         await tasks.sleep(timedelta(minutes=1))
 
     def _set_right(self) -> None:
         """All clocks show the same again. None goes back for it."""
-        clocks = [self.world.sim.clock_of(name) for name in (*SERVERS, *self.programs)]
+        clocks = [self.world.sim.get_clock(name) for name in (*SERVERS, *self.programs)]
         most = max(clock.skew for clock in clocks)
         for clock in clocks:
             clock.skew = most
@@ -158,10 +160,10 @@ class MissedTicks(WorkloadStage):
                         break
                     await tasks.sleep(timedelta(seconds=1))
 
-    async def _jobs_of(self, cron: Object) -> list[Object]:
+    async def _find_jobs(self, cron: Object) -> list[Object]:
         uid = cron["metadata"]["uid"]
         jobs = await self.objects(JOBS_PREFIX)
-        return [job for job in jobs if _owner_of(job) == uid]
+        return [job for job in jobs if _read_owner(job) == uid]
 
 
 class OncePerTick:
@@ -179,7 +181,7 @@ class OncePerTick:
         assert isinstance(event, RevisionCommitted)
         assert event.value is not None
         job = decode(event.value)
-        cron, tick = _owner_of(job), _tick_of(job)
+        cron, tick = _read_owner(job), _read_tick(job)
         first = self._made.setdefault((cron, tick), event)
         if first is not event:
             raise Violated(self.name, f"a second Job was created for {tick}", [first, event])
@@ -219,11 +221,11 @@ def _is_new_job(event: Event) -> bool:
     )
 
 
-def _owner_of(job: Object) -> str:
+def _read_owner(job: Object) -> str:
     return str(job["metadata"]["ownerReferences"][0]["uid"])
 
 
-def _tick_of(job: Object) -> str:
+def _read_tick(job: Object) -> str:
     return str(job["metadata"]["annotations"][TICK])
 
 

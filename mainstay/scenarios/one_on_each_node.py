@@ -96,14 +96,14 @@ class OneOnEachNodeStage(SchedulingStage):
         pods = [decode(entry.value) for entry in (await self.world.store.range(PODS_PREFIX)).entries]
         for node in nodes:
             uid, name = node["metadata"]["uid"], node["metadata"]["name"]
-            if pod_state.condition_of(node, "Ready") is None and not _is_open(node):
+            if pod_state.find_condition(node, "Ready") is None and not _is_open(node):
                 continue  # No agent has reported it ready, and it takes no pods.
-            own = [pod for pod in pods if _node_of(pod) == uid]
-            said = sorted((_set_of(pod), pod_state.is_ready(pod), pod["spec"].get("nodeName")) for pod in own)
+            own = [pod for pod in pods if _read_node(pod) == uid]
+            said = sorted((_read_set(pod), pod_state.is_ready(pod), pod["spec"].get("nodeName")) for pod in own)
             if said != [(each, True, name) for each in SETS]:
                 raise Violated("one on each node", f"{name} should have one of {SETS}, but has {said}")
         there = {node["metadata"]["uid"]: None for node in nodes}
-        if strays := [pod["metadata"]["name"] for pod in pods if _node_of(pod) not in there]:
+        if strays := [pod["metadata"]["name"] for pod in pods if _read_node(pod) not in there]:
             raise Violated("one on each node", f"{strays} belong to nodes that no longer exist")
 
     def _saw(self, event: Event) -> None:
@@ -133,9 +133,9 @@ class OneOnEachNodeStage(SchedulingStage):
     async def _go_on(self, client: Client, pod: Object) -> None:
         if pod_state.is_leaving(pod):
             await removed(client, pod)
-        elif pod_state.is_over(pod) or not pod_state.node_of(pod):
+        elif pod_state.is_over(pod) or not pod_state.get_node_name(pod):
             return
-        elif pod_state.node_of(pod) in self._rejecting:
+        elif pod_state.get_node_name(pod) in self._rejecting:
             await told(client, pod, REJECTED)  # Also what it had taken: it looks again at all that is there.
         elif not pod_state.is_ready(pod):
             await told(client, pod, READY)
@@ -174,7 +174,7 @@ class OneOnEachNode:
         value = commit.value if commit.value is not None else commit.previous
         assert value is not None
         pod = decode(value)
-        place = _set_of(pod), _node_of(pod)
+        place = _read_set(pod), _read_node(pod)
         active = self._active.setdefault(place, {})
         was_active = active.pop(commit.key, None)
         if commit.value is not None and pod_state.is_active(pod):
@@ -214,11 +214,11 @@ def _is_open(node: Object) -> bool:
     return not (node.get("spec") or {}).get("taints")
 
 
-def _set_of(pod: Object) -> str:
+def _read_set(pod: Object) -> str:
     return str(pod["metadata"]["labels"]["app"])
 
 
-def _node_of(pod: Object) -> str:
+def _read_node(pod: Object) -> str:
     return str(pod["metadata"]["annotations"][NODE_UID])
 
 

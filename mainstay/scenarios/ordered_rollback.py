@@ -24,7 +24,7 @@ from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import Action, Create, Decision, Delete
 from mainstay.loop.view import View
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
-from mainstay.scenarios._workloads import PODS_PREFIX, WorkloadStage, a_workload, decode, image_of, with_image
+from mainstay.scenarios._workloads import PODS_PREFIX, WorkloadStage, a_workload, decode, read_image, with_image
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
@@ -143,7 +143,7 @@ class OrderedRollback(WorkloadStage):
             await tasks.sleep(timedelta(milliseconds=100))
 
     async def go_on(self, client: Client, pod: Object) -> None:
-        if pod_state.is_leaving(pod) or not image_of(pod).startswith(BROKEN):
+        if pod_state.is_leaving(pod) or not read_image(pod).startswith(BROKEN):
             await super().go_on(client, pod)
 
     async def turn(self, client: Client) -> None:
@@ -187,7 +187,7 @@ class OrderedRollback(WorkloadStage):
         pods = await self.objects(PODS_PREFIX)
         for name in sorted(each["metadata"]["name"] for each in sets):
             own = [pod for pod in pods if pod["metadata"]["labels"]["app"] == name]
-            said = [(pod["metadata"]["name"], image_of(pod), pod_state.is_ready(pod)) for pod in own]
+            said = [(pod["metadata"]["name"], read_image(pod), pod_state.is_ready(pod)) for pod in own]
             if said != [(f"{name}-{ordinal}", good, True) for ordinal in range(REPLICAS[name])]:
                 text = f"{REPLICAS[name]} of {good} are wanted of {name} at the end, but there are {said}"
                 raise Violated("ordered rollback", text)

@@ -190,7 +190,9 @@ class PendingAfterRollback(UserStage):
         """The pods that have been refused a node, by the store."""
         entries = (await self.world.store.range(f"core/pods/{_risk.TENANT}/{_risk.NAME}")).entries
         pods = [_decode(entry.value) for entry in entries]
-        refused = [(pod, pod_state.condition_of(pod, "PodScheduled")) for pod in pods if not pod_state.node_of(pod)]
+        refused = [
+            (pod, pod_state.find_condition(pod, "PodScheduled")) for pod in pods if not pod_state.get_node_name(pod)
+        ]
         return [pod for pod, said in refused if said is not None and said.get("reason") == "Unschedulable"]
 
     # After.

@@ -15,7 +15,7 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS
-from mainstay.api.progress import ProgressVerdict, progress_of
+from mainstay.api.progress import ProgressVerdict, read_progress
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
 from mainstay.controllers.deployment.controller import Deployments
@@ -93,7 +93,7 @@ class ProgressTold(AgentStage):
 
     def _judge(self, workload: Object, pods: list[Object]) -> None:
         """Not by the code under test: in the end all pods there are run and are ready."""
-        said, name = progress_of(workload), workload["metadata"]["name"]
+        said, name = read_progress(workload), workload["metadata"]["name"]
         if said is None:
             raise Violated("progress", f"{name} has no progress record at the end")
         desired = workload["spec"]["replicas"]

@@ -86,7 +86,7 @@ class RefusedWork(WorkloadStage):
 
     async def _require_said(self) -> None:
         for each in await self.objects(f"{_SETS}{CROWDED}/"):
-            failure = pod_state.condition_of(each, "ReplicaFailure")
+            failure = pod_state.find_condition(each, "ReplicaFailure")
             if failure is None or failure["status"] != "True" or "exceeded quota" not in failure["message"]:
                 raise Violated("refused work", f"nothing in {each['metadata']} says why it has no pods")
 

@@ -58,7 +58,7 @@ class RestoredStore(WorkloadStage):
         pods = await self.objects(PODS_PREFIX)
         for each in await self.objects("apps/replicasets/"):
             wanted = each["spec"]["replicas"]
-            own = [pod for pod in pods if _is_of(pod, each)]
+            own = [pod for pod in pods if _belongs_to(pod, each)]
             if len(own) != wanted or not all(pod_state.is_ready(pod) for pod in own):
                 name = each["metadata"]["name"]
                 raise Violated("restored store", f"{name} wants {wanted} pods at the end, but has {len(own)}")
@@ -70,7 +70,7 @@ class RestoredStore(WorkloadStage):
                     )
 
 
-def _is_of(pod: Object, replica_set: Object) -> bool:
+def _belongs_to(pod: Object, replica_set: Object) -> bool:
     references = pod["metadata"].get("ownerReferences") or ()
     return any(each["uid"] == replica_set["metadata"]["uid"] for each in references)
 

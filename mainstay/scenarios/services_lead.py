@@ -121,7 +121,7 @@ class ServicesLead(UserStage):
             name, uid = service["metadata"]["name"], service["metadata"]["uid"]
             wanted = sorted(led_to(service, pod) for pod in pods if _is_led_to(service, pod))
             own = [each for each in pieces if each["metadata"]["labels"].get(SERVICE_NAME) == name]
-            if others := [each["metadata"]["name"] for each in own if owner_of(each) != uid]:
+            if others := [each["metadata"]["name"] for each in own if read_owner(each) != uid]:
                 raise Violated("services", f"{others} of an earlier {name} still exist at the end")
             found = sorted(_found_in(own))
             if found != wanted:
@@ -175,7 +175,7 @@ def _condition(pod: Object, name: str) -> Mapping[str, Any]:
     return found[0] if found else {}
 
 
-def owner_of(piece: Object) -> str:
+def read_owner(piece: Object) -> str:
     owners = [each["uid"] for each in piece["metadata"].get("ownerReferences") or () if each.get("controller")]
     return owners[0] if owners else ""
 
@@ -221,7 +221,7 @@ class OnceInSlices:
     @staticmethod
     def _members(raw: bytes) -> list[tuple[str, str]]:
         piece = _decode(raw)
-        found = [(owner_of(piece), each["targetRef"]["uid"]) for each in piece["endpoints"]]
+        found = [(read_owner(piece), each["targetRef"]["uid"]) for each in piece["endpoints"]]
         if len(found) != len(frozenset(found)):
             raise Violated("once in slices", f"{piece['metadata']['name']} has a pod twice")
         return found

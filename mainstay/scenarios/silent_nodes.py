@@ -47,7 +47,7 @@ class SilentNodes(HealthStage):
             case _:
                 whose = (*WATCHERS, *SERVERS, *self.nodes)
                 name = whose[self.choose("whose clock", len(whose))]
-                self.world.sim.clock_of(name).jump(JUMPS[self.choose("jump", len(JUMPS))])
+                self.world.sim.get_clock(name).jump(JUMPS[self.choose("jump", len(JUMPS))])
         await self.ensure_pods(client)
 
     def _stop_telling_of_leases(self) -> None:

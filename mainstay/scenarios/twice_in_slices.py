@@ -48,7 +48,7 @@ class Slicing(Controller):
         uid = group["metadata"]["uid"]
         slices = view.owned_by(SLICES, uid)
         made = next_number(slices, memory.count if memory is not None and memory.uid == uid else 0)
-        wanted = members_of(group)
+        wanted = list_members(group)
         listed = dict.fromkeys(member for each in slices for member in listed_in(each))
         missing = [member for member in wanted if member not in listed]
         actions: list[Action] = []
@@ -64,7 +64,7 @@ class Slicing(Controller):
         return Decision(actions=tuple(actions), memory=BatchMemory(uid, made))
 
 
-def members_of(group: Object) -> list[str]:
+def list_members(group: Object) -> list[str]:
     return str((group.get("data") or {}).get("members", "")).split()
 
 
@@ -117,7 +117,7 @@ class TwiceInSlices(UserStage):
 
 def each_member_once() -> Count:
     def wants(group: Object) -> Mapping[str, int]:
-        return {f"{group['metadata']['uid']}/{member}": 1 for member in members_of(group)}
+        return {f"{group['metadata']['uid']}/{member}": 1 for member in list_members(group)}
 
     def belongs_to(piece: Object) -> Iterable[str]:
         owners = piece["metadata"]["ownerReferences"]

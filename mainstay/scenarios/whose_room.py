@@ -16,7 +16,7 @@ from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.scenarios._full_nodes import IMPORTANT, FullNodesStage, an_important_pod
-from mainstay.scenarios._preemption import Promises, is_waiting, priority_of
+from mainstay.scenarios._preemption import Promises, is_waiting, read_priority
 from mainstay.scenarios._schedulers import CALM, RECHECKED, end_pod
 from mainstay.scenarios._stages import SILENCE
 from mainstay.scenarios._workloads import PODS_PREFIX, a_workload, decode
@@ -60,7 +60,7 @@ class WhoseRoom(FullNodesStage):
         if self._made and self.choose("ends", 2):
             with suppress(NotFound):
                 await end_pod(client, f"wanted-{self._made}")
-        if any(priority_of(pod) and is_waiting(pod) for pod in await self._pods()):
+        if any(read_priority(pod) and is_waiting(pod) for pod in await self._pods()):
             return
         self._made += 1
         await client.create(PODS, an_important_pod(f"wanted-{self._made}", IMPORTANT, scheduler=FIRST))

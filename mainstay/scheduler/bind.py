@@ -202,13 +202,13 @@ class Binder:
         except Conflict as error:
             if error.causes and not error.may_have_happened:
                 return BindRefused(_cause(error.causes[0].reason), str(error))
-            return await self._what_became_of(bind, str(error))
+            return await self._find_outcome(bind, str(error))
         except ApiError as error:
             return _failed(error)
         except msgspec.DecodeError as error:
             return Unknown(f"invalid answer from the API server: {error}")
 
-    async def _what_became_of(self, bind: Bind, message: str) -> Answer:
+    async def _find_outcome(self, bind: Bind, message: str) -> Answer:
         """A conflict without a cause: the pod is bound, perhaps by ourselves, or about to go, or another one."""
         try:
             pod = await self._client.get(PODS, bind.name, bind.namespace)

@@ -207,7 +207,7 @@ class Bindings:
         """The server has said which charges of a node are unconfirmed. Whether that is news."""
         columns = self._state.columns
         charges = {each["uid"]: build_unconfirmed_charge(each) for each in found}
-        if columns.row_of(node) is None or charges.keys() == columns.unconfirmed_on(node).keys():
+        if columns.find_row(node) is None or charges.keys() == columns.unconfirmed_on(node).keys():
             return False
         now_ns = self._clock.monotonic_ns()
         cures = columns.unconfirmed_changed(node, charges)

@@ -67,8 +67,8 @@ class ClusterState:
         """Count a pod on the node that was found for it."""
         uid, node = attempt.bind.uid, attempt.bind.node
         self.pods.assume(attempt)
-        if self.columns.node_of(uid) != node:
-            place = self.columns.node_of(uid)
+        if self.columns.find_node(uid) != node:
+            place = self.columns.find_node(uid)
             raise broken("an assumed pod counts on its node", f"pod {attempt.pod.key}", node=node, counted_on=place)
 
     def release(self, uid: str, now_ns: int, since: int = 0) -> None:

@@ -41,7 +41,7 @@ def decide_without(
     ring, totals = vectors.of(pod.pod_class, policy).totals()
     left = totals.copy()
     for name in without:
-        row = vectors.columns.row_of(name)
+        row = vectors.columns.find_row(name)
         place = None if row is None else ring.places.get(row)
         if place is not None:
             left[place] = -1

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.api.labels import LabelSelector, from_labels, from_object, selector_of
+from mainstay.api.labels import LabelSelector, build_selector, from_labels, from_object
 from mainstay.api.memo import Memo, encoded
-from mainstay.api.node_terms import NodeRequirements, Preference, preferences_of, requirements_of
+from mainstay.api.node_terms import NodeRequirements, Preference, parse_preferences, parse_requirements
 from mainstay.api.pod_resources import HostPort
-from mainstay.api.taints import Toleration, tolerations_of
+from mainstay.api.taints import Toleration, parse_tolerations
 from mainstay.scheduler.cache.charge import CachedCharge, build_charge, find_reservation, spec_parts
 
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -109,7 +109,7 @@ def build_class(pod: Object) -> PodClass:
     )
     found = _memo.get(key)
     if found is None:
-        charge, nodes, node_name = build_charge(pod), requirements_of(spec), spec.get("nodeName") or ""
+        charge, nodes, node_name = build_charge(pod), parse_requirements(spec), spec.get("nodeName") or ""
         found = PodClass(
             key=key,
             namespace=charge.namespace,
@@ -120,8 +120,8 @@ def build_class(pod: Object) -> PodClass:
             node_name=node_name,
             nodes=nodes,
             named_nodes=(node_name,) if node_name else nodes.names,
-            preferences=preferences_of(spec),
-            tolerations=tolerations_of(spec),
+            preferences=parse_preferences(spec),
+            tolerations=parse_tolerations(spec),
             spread=tuple(_constraint(each, metadata.get("labels") or _NOTHING) for each in spread or ()),
             reservation=reservation,
         )
@@ -136,7 +136,7 @@ def _constraint(constraint: Mapping[str, Any], labels: Mapping[str, str]) -> Spr
     if own:
         # A selector that is absent matches nothing, but these labels beside it match what has them.
         more = () if selector is None else selector.requirements
-        selector = selector_of((*from_labels(own).requirements, *more))
+        selector = build_selector((*from_labels(own).requirements, *more))
     return SpreadConstraint(
         key=constraint["topologyKey"],
         max_skew=constraint["maxSkew"],

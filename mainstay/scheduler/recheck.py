@@ -32,7 +32,7 @@ def decide_from_objects(
     """What would be decided about a pod from these objects, and of the columns that were kept only the unconfirmed
     charges and where the assumed pods are. None: nothing but the nodes that are left out could take it."""
     columns = build_columns(objects)
-    columns.take_memory_of(kept, assumed)
+    columns.take_memory_from(kept, assumed)
     vectors = Vectors(columns)
     without = tuple(left_out)
     if without:

@@ -229,7 +229,7 @@ class Reporter:
             if (report := self._next()) is not None:
                 await self._write(report)
             elif self._placed:
-                await self._tell_of(self._placed.popleft())
+                await self._report_placement(self._placed.popleft())
             else:
                 self._has_work.clear()
 
@@ -281,7 +281,7 @@ class Reporter:
             self.failures += 1
             _logger.info("failed to record SchedulingRetrying for %s: %s", key, error)
 
-    async def _tell_of(self, placed: PlacedPod) -> None:
+    async def _report_placement(self, placed: PlacedPod) -> None:
         try:
             await self._events.write(
                 build_placement_event(placed, self._clock.wall()), decision=placed.decision, once=True

@@ -78,7 +78,7 @@ def _sim_seed(request: pytest.FixtureRequest) -> int:
 @pytest.hookimpl(trylast=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     node = metafunc.definition
-    is_simulated = inspect.iscoroutinefunction(metafunc.function) and _loop_of(node) == "sim"
+    is_simulated = inspect.iscoroutinefunction(metafunc.function) and _find_loop(node) == "sim"
     if getattr(metafunc.function, "hypothesis", None) is not None or not (
         is_simulated or "sim" in metafunc.fixturenames
     ):
@@ -103,7 +103,7 @@ def pytest_runtest_makereport(
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     hypothesis = getattr(pyfuncitem.obj, "hypothesis", None)
     test = pyfuncitem.obj if hypothesis is None else hypothesis.inner_test
-    loop = _loop_of(pyfuncitem) if inspect.iscoroutinefunction(test) else None
+    loop = _find_loop(pyfuncitem) if inspect.iscoroutinefunction(test) else None
     if loop is None:
         return (yield)
     runner = (
@@ -123,7 +123,7 @@ def _marks(item: pytest.Item) -> Iterator[pytest.Mark]:
         yield from reversed(node.own_markers)
 
 
-def _loop_of(item: pytest.Function) -> Literal["sim", "real"] | None:
+def _find_loop(item: pytest.Function) -> Literal["sim", "real"] | None:
     for mark in _marks(item):
         if mark.name == "sim":
             return "sim"

@@ -99,9 +99,9 @@ class Simulation:
         if (disk := self._disks.get(component)) is not None and not disk.has_power:
             self._disks[component] = disk.after_power_cut()
         seed = hashlib.sha256(f"{self.seed}/{component}/{incarnation}".encode()).digest()
-        return Env(clock=self.clock_of(component), chance=Chance(seed), disk=self.disk_of(component))
+        return Env(clock=self.get_clock(component), chance=Chance(seed), disk=self.get_disk(component))
 
-    def clock_of(self, component: str) -> SimClock:
+    def get_clock(self, component: str) -> SimClock:
         """The clock that a component is given, to make it go wrong."""
         clock = self._clocks.get(component)
         if clock is None:
@@ -115,7 +115,7 @@ class Simulation:
         for clock in (self.clock, *self._clocks.values()):
             clock.jump(ahead)
 
-    def disk_of(self, component: str) -> SimDisk:
+    def get_disk(self, component: str) -> SimDisk:
         """The disk that a component was given last, to make it fail."""
         disk = self._disks.get(component)
         if disk is None:

@@ -97,7 +97,7 @@ class Supervisor:
         """Find what runs already. Returns the names of what can be left as it is."""
         self._components = tuple(components)
         await self._worker.run(self._find)
-        self._memory = {name: self._past_of(name) for name in self._records}
+        self._memory = {name: self._get_history(name) for name in self._records}
         for process in self._running.values():
             self._wait_for(process.identity)
         wanted = {component.name: component.argv for component in components}
@@ -207,7 +207,7 @@ class Supervisor:
             return
         self._running[component.name] = Process(identity, component.argv, component.turn)
         self._wait_for(identity)
-        await self._write(_record_of(component.name, self._running[component.name], self._clock.wall(), past))
+        await self._write(_build_record(component.name, self._running[component.name], self._clock.wall(), past))
 
     async def _wait(self, wake_ns: int | None) -> None:
         if wake_ns is None:
@@ -259,7 +259,8 @@ class Supervisor:
             other = records.read(self._disk, records.SUPERVISOR)
             raise Supervised(0 if other is None else other.pid) from None
         records.write(
-            self._disk, _record_of(records.SUPERVISOR, Process(self._own, ()), self._clock.wall(), ComponentHistory())
+            self._disk,
+            _build_record(records.SUPERVISOR, Process(self._own, ()), self._clock.wall(), ComponentHistory()),
         )
 
     def _find(self) -> None:
@@ -271,7 +272,7 @@ class Supervisor:
         if missing:
             for name, process in self._machine.lost(missing).items():
                 self._running[name] = process
-                self._records[name] = _record_of(name, process, self._clock.wall(), self._past_of(name))
+                self._records[name] = _build_record(name, process, self._clock.wall(), self._get_history(name))
                 records.write(self._disk, self._records[name])
 
     def _leave(self) -> None:
@@ -289,7 +290,7 @@ class Supervisor:
             # The process is there all the same, and carries its mark.
             _log.warning("cannot write the record of %s: %s", record.name, error)
 
-    def _past_of(self, name: str) -> ComponentHistory:
+    def _get_history(self, name: str) -> ComponentHistory:
         record = self._records.get(name)
         return (
             ComponentHistory()
@@ -298,7 +299,7 @@ class Supervisor:
         )
 
 
-def _record_of(name: str, process: Process, since: datetime, past: ComponentHistory) -> ProcessRecord:
+def _build_record(name: str, process: Process, since: datetime, past: ComponentHistory) -> ProcessRecord:
     identity = process.identity
     return ProcessRecord(
         name=name,

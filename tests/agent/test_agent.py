@@ -466,7 +466,7 @@ async def test_an_at_most_one_ends_with_the_lease_and_comes_back_with_it(sim: Si
             for state in machine.containers.instances(uid).values()
             if isinstance(state, Exited)
         ]
-        assert timedelta(seconds=18) < state.finished_at - sim.clock_of("node-0").wall() + seconds(45) <= seconds(40)
+        assert timedelta(seconds=18) < state.finished_at - sim.get_clock("node-0").wall() + seconds(45) <= seconds(40)
         sim.network.heal("node-0", "server-0")
         await tasks.sleep(timedelta(minutes=2))
         pod = await the_pod(client, "single")

@@ -9,9 +9,9 @@ from mainstay.api.crd_rules import problems_of_crd
 from mainstay.api.custom import (
     ScalePaths,
     acceptance,
+    build_versions,
     defaults_for_crd,
     prepare_crd,
-    versions_of,
 )
 from mainstay.api.kind import SCALE, STATUS, Kind, Object
 from tests.api.definitions import NOON, a_crd, a_version
@@ -40,7 +40,7 @@ def accepted(crd: Object, *others: Object, builtin: tuple[Kind, ...] = ()) -> Ob
 
 
 def kinds(crd: Object) -> list[Kind]:
-    return [version.kind for version in versions_of(crd)]
+    return [version.kind for version in build_versions(crd)]
 
 
 def the_kind(version: Object) -> Kind:
@@ -91,8 +91,8 @@ def test_the_scale_paths_of_a_version_are_known():
     crd = a_crd("foos", "Foo", a_version(subresources=SCALED))
 
     paths = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("status", "selector"))
-    assert versions_of(crd)[0].scale == paths
-    assert versions_of(a_crd())[0].scale is None
+    assert build_versions(crd)[0].scale == paths
+    assert build_versions(a_crd())[0].scale is None
 
 
 def test_a_status_with_an_address_of_its_own_is_not_written_with_the_object():

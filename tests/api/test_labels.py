@@ -214,14 +214,14 @@ def holds(requirement: Requirement, labelled: dict[str, str]) -> bool:
 
 @given(st.lists(requirements(), max_size=4), st.dictionaries(KEYS, VALUES))
 def test_a_selector_matches_what_it_says(wanted, labelled):
-    selector = labels.selector_of(wanted)
+    selector = labels.build_selector(wanted)
 
     assert selector.matches(labelled) == all(holds(each, labelled) for each in wanted)
 
 
 @given(st.lists(requirements(), max_size=4))
 def test_the_text_of_a_selector_is_read_as_the_same_selector(wanted):
-    selector = labels.selector_of(wanted)
+    selector = labels.build_selector(wanted)
 
     assert parse(str(selector)) == selector
     assert hash(parse(str(selector))) == hash(selector)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from mainstay.api.pod_resources import (
     HostPort,
-    allocatable_of,
-    amounts_of,
     conflicts,
-    host_ports_of,
+    count_requests,
+    count_scored_requests,
     is_over,
-    requests_of,
-    scored_requests_of,
+    list_host_ports,
+    parse_amounts,
+    read_allocatable,
 )
 
 MI = 1024 * 1024
@@ -114,7 +114,7 @@ CASES = {
 def test_what_a_pod_needs(case: str) -> None:
     given_pod, wanted = CASES[case]
 
-    assert requests_of(given_pod) == {**wanted, "pods": 1}
+    assert count_requests(given_pod) == {**wanted, "pods": 1}
 
 
 def resized(given_pod: dict[str, Any], *states: dict[str, Any], **status: Any) -> dict[str, Any]:
@@ -170,7 +170,7 @@ RESIZES = {
 def test_what_a_pod_needs_while_it_is_resized(case: str) -> None:
     given_pod, milli = RESIZES[case]
 
-    assert requests_of(given_pod)["cpu"] == milli
+    assert count_requests(given_pod)["cpu"] == milli
 
 
 SCORED = {
@@ -192,7 +192,7 @@ SCORED = {
 def test_what_scores_take_a_pod_to_need(case: str) -> None:
     given_pod, wanted = SCORED[case]
 
-    assert scored_requests_of(given_pod) == {**wanted, "pods": 1}
+    assert count_scored_requests(given_pod) == {**wanted, "pods": 1}
 
 
 AMOUNTS = st.integers(0, 50).map(lambda number: f"{number * 100}m")
@@ -202,7 +202,7 @@ AMOUNTS = st.integers(0, 50).map(lambda number: f"{number * 100}m")
 def test_a_pod_always_has_room_for_whatever_runs_at_one_time(
     running: list[str], starting: list[tuple[bool, str]]
 ) -> None:
-    milli = {text: amounts_of({"cpu": text})["cpu"] for text in [*running, *(text for _, text in starting)]}
+    milli = {text: parse_amounts({"cpu": text})["cpu"] for text in [*running, *(text for _, text in starting)]}
     given_pod = pod(
         *(container(f"c{number}", cpu=text) for number, text in enumerate(running)),
         init=tuple((sidecar if stays else container)(f"i{n}", cpu=text) for n, (stays, text) in enumerate(starting)),
@@ -214,21 +214,21 @@ def test_a_pod_always_has_room_for_whatever_runs_at_one_time(
         beside += milli[text] if stays else 0
     at_one_time.append(beside + sum(milli[text] for text in running))
 
-    assert requests_of(given_pod)["cpu"] == max(at_one_time)
+    assert count_requests(given_pod)["cpu"] == max(at_one_time)
 
 
 def test_what_a_node_has_is_read_from_its_status() -> None:
     allocatable = {"cpu": "3920m", "memory": "8Gi", "pods": "110", "example.com/gpu": "4", "ephemeral-storage": "10Gi"}
 
-    assert allocatable_of({"status": {"allocatable": allocatable}}) == {
+    assert read_allocatable({"status": {"allocatable": allocatable}}) == {
         "cpu": 3920,
         "memory": 8192 * MI,
         "pods": 110,
         "example.com/gpu": 4,
         "ephemeral-storage": 10240 * MI,
     }
-    assert allocatable_of({}) == {}
-    assert allocatable_of({"status": {}}) == {}
+    assert read_allocatable({}) == {}
+    assert read_allocatable({"status": {}}) == {}
 
 
 def test_ports_are_those_of_the_machine_and_of_what_keeps_running() -> None:
@@ -252,7 +252,7 @@ def test_ports_are_those_of_the_machine_and_of_what_keeps_running() -> None:
         }
     }
 
-    assert host_ports_of(given_pod) == (
+    assert list_host_ports(given_pod) == (
         HostPort("0.0.0.0", "TCP", 9),
         HostPort("0.0.0.0", "UDP", 8080),
         HostPort("10.0.0.1", "TCP", 8081),

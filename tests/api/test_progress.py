@@ -3,7 +3,7 @@
 import pytest
 
 from mainstay.api import schema
-from mainstay.api.progress import Deadline, DeadlineState, Progress, ProgressLimit, ProgressVerdict, progress_of
+from mainstay.api.progress import Deadline, DeadlineState, Progress, ProgressLimit, ProgressVerdict, read_progress
 
 APPS, BATCH = "k8s.io.api.apps.v1.", "k8s.io.api.batch.v1."
 
@@ -37,4 +37,4 @@ def test_each_part_of_a_record_is_a_field_that_the_server_knows():
     assert said.keys() <= known.keys()
     assert all(known[name].keeps_zero for name, value in said.items() if value == 0)
     assert said["limitedBy"].keys() <= schema.find_fields(known["limitedBy"].type).keys()
-    assert progress_of({"status": {"progress": said}}) == record
+    assert read_progress({"status": {"progress": said}}) == record

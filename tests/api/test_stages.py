@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mainstay.api.kind import Object
-from mainstay.api.stages import SERVING_CONDITION, PodStage, stage_of
+from mainstay.api.stages import SERVING_CONDITION, PodStage, find_stage
 from mainstay.api.times import parse_time
 
 
@@ -49,12 +49,12 @@ SCHEDULED = {"PodScheduled": ("True", 2)}
     ],
 )
 def test_a_pod_is_in_the_last_stage_that_was_recorded(pod: Object, stage: PodStage, second: int):
-    assert stage_of(pod) == (stage, parse_time(at(second)))
+    assert find_stage(pod) == (stage, parse_time(at(second)))
 
 
 def test_a_pod_that_is_over_or_on_its_way_out_has_no_stage():
     gone = a_pod(BOUND, SCHEDULED)
     gone["metadata"]["deletionTimestamp"] = at(9)
 
-    assert stage_of(gone) is None
-    assert stage_of(a_pod(BOUND, SCHEDULED, phase="Succeeded")) is None
+    assert find_stage(gone) is None
+    assert find_stage(a_pod(BOUND, SCHEDULED, phase="Succeeded")) is None

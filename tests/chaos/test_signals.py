@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.journal.trace_id import trace_of
+from mainstay.journal.trace_id import derive_trace_id
 from tests.chaos.cluster import COMMAND_LIMIT_S
 from tests.processes import eventually
 from tests.server.decisions.test_otlp import a_collector
@@ -131,7 +131,7 @@ def test_the_six_signals_of_a_workload_are_joined_by_ids_alone(tmp_path: Path, f
 
         annotations = eventually(failed)[0]["metadata"]["annotations"]
         decision, trace = annotations["mainstay.dev/decision"], annotations["mainstay.dev/trace"]
-        assert trace == trace_of(decision)
+        assert trace == derive_trace_id(decision)
 
         # 3. By the decision's id: its record, with the same object, reason and words.
         record = eventually(lambda: get("decisions", "--field-selector", f"metadata.name={decision}")["items"])[0]

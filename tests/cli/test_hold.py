@@ -7,7 +7,7 @@ import click
 import msgspec
 import pytest
 
-from mainstay.api.holds import HoldScope, held_of, in_force
+from mainstay.api.holds import HoldScope, in_force, parse_hold
 from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, HOLDS
 from mainstay.cli.exits import Exit
 from mainstay.cli.get import get_objects
@@ -226,11 +226,11 @@ async def test_a_hold_of_another_user_is_not_taken_over_until_it_expires(sim):
         with pytest.raises(click.ClickException, match="Hold bens exists for Controller deployment"):
             await held(world, HoldTarget(HoldScope.CONTROLLER, "job"), name="bens")
         sim.clock.jump(HOUR)
-        world.sim.clock_of("server").jump(HOUR)
+        world.sim.get_clock("server").jump(HOUR)
 
         await held(world, owner="ben")
 
-        found = held_of(await world.client.get(HOLDS, "controller.deployment"))
+        found = parse_hold(await world.client.get(HOLDS, "controller.deployment"))
         assert found is not None
         assert found.owner == "ben"
 

@@ -15,10 +15,10 @@ from mainstay.client.config import (
     ClientTls,
     Config,
     ServerAddress,
-    address_of,
     from_kubeconfig,
     from_kubeconfig_file,
     in_cluster,
+    parse_address,
 )
 from mainstay.client.credentials import Credentials
 from mainstay.client.errors import Unauthorized
@@ -135,13 +135,13 @@ def test_what_cannot_be_used_is_refused_with_its_place(tmp_path, text, words):
 )
 def test_addresses_that_are_none(url):
     with pytest.raises(BadConfig):
-        address_of(url)
+        parse_address(url)
 
 
 def test_how_a_server_is_named_in_a_request():
     urls = ("http://h", "https://h", "http://h:443", "https://[::1]:6443/p", "https://10.0.0.1:443")
 
-    assert [address_of(url).authority for url in urls] == ["h", "h", "h:443", "[::1]:6443", "10.0.0.1"]
+    assert [parse_address(url).authority for url in urls] == ["h", "h", "h:443", "[::1]:6443", "10.0.0.1"]
 
 
 def test_there_must_be_a_server():

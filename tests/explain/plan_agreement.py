@@ -21,7 +21,7 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Kind
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.api.kinds import BUILTIN
-from mainstay.api.owners import controller_of
+from mainstay.api.owners import find_controller
 from mainstay.cli.journal_access import OpenJournal, list_kinds
 from mainstay.cli.kinds import Kinds, KnownKind
 from mainstay.cli.manifests import Manifest
@@ -157,21 +157,21 @@ async def deployments(cluster: Cluster) -> list[Object]:
 async def fate(cluster: Cluster, workload: WorkloadPlan) -> Fate:
     """What became of it."""
     now = await Moment.now(cluster.journal)
-    zones = {node["metadata"]["name"]: pod_state.zone_of(node) for node in await now.all(NODES)}
+    zones = {node["metadata"]["name"]: pod_state.get_zone(node) for node in await now.all(NODES)}
     sets = {each["metadata"]["uid"]: each for each in await now.all(REPLICASETS)}
     new = ""
     if workload.kind == "Deployment":
         deployment = await now.get(DEPLOYMENTS, workload.name, workload.namespace)
         assert deployment is not None
         own = [
-            each for each in sets.values() if (controller_of(each) or {}).get("uid") == deployment["metadata"]["uid"]
+            each for each in sets.values() if (find_controller(each) or {}).get("uid") == deployment["metadata"]["uid"]
         ]
         found = revisions.new_set(deployment, own)
         new = "" if found is None else found["metadata"]["uid"]
     current, old = [], 0
     for pod in await now.all(PODS):
-        owner = controller_of(pod) or {}
-        above = controller_of(sets[owner["uid"]]) if owner.get("uid") in sets else None
+        owner = find_controller(pod) or {}
+        above = find_controller(sets[owner["uid"]]) if owner.get("uid") in sets else None
         is_own = (owner.get("kind"), owner.get("name")) == (workload.kind, workload.name)
         is_own |= above is not None and (above["kind"], above["name"]) == (workload.kind, workload.name)
         is_own |= workload.kind == "Pod" and pod["metadata"]["name"] == workload.name
@@ -181,10 +181,10 @@ async def fate(cluster: Cluster, workload: WorkloadPlan) -> Fate:
             old += 1
         else:
             current.append(pod)
-    running = [pod for pod in current if pod_state.node_of(pod)]
+    running = [pod for pod in current if pod_state.get_node_name(pod)]
     counts: dict[str, int] = {}
     for pod in running:
-        if zone := zones.get(pod_state.node_of(pod), ""):
+        if zone := zones.get(pod_state.get_node_name(pod), ""):
             counts[zone] = counts.get(zone, 0) + 1
     return Fate(len(running), len(current) - len(running), old, tuple(sorted(counts.items())))
 

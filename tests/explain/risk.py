@@ -41,7 +41,7 @@ async def risk_cluster(sim: Simulation) -> AsyncIterator[Cluster]:
 async def the_text(cluster: Cluster) -> datetime:
     """From 00:00 to 00:10. Returns when it began."""
     world, client = cluster.world, cluster.client
-    began = world.sim.clock_of("store").wall()
+    began = world.sim.get_clock("store").wall()
     assert _risk.hold_quota_watch(world) == 1
     await client.patch(DEPLOYMENTS, _risk.NAME, _risk.TENANT, {"spec": {"replicas": _risk.WANTED}})
     await tasks.sleep(seconds(7))

@@ -11,13 +11,20 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions
 from mainstay.controllers.registry import CONTROLLERS, LOOPS
 from mainstay.env import tasks
-from mainstay.explain.coupling import FieldWrite, Input, NoSuchComponent, coupling_of, coupling_of_object, oscillations
+from mainstay.explain.coupling import (
+    FieldWrite,
+    Input,
+    NoSuchComponent,
+    coupling_of_object,
+    find_coupling,
+    oscillations,
+)
 from mainstay.explain.coupling_text import coupling_text
-from mainstay.explain.declared import EVERYTHING, declared_of
+from mainstay.explain.declared import EVERYTHING, find_declared
 from mainstay.explain.moment import Moment
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.explain.writers import component_in
-from mainstay.journal.keys import kind_of
+from mainstay.journal.keys import parse_kind
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.registry import REGISTRY
 from mainstay.scenarios import _risk
@@ -44,7 +51,7 @@ def input_of(inputs: tuple[Input, ...], kind: str) -> Input:
 
 @pytest.mark.sim
 async def test_the_scheduler_is_coupled_to_the_writers_of_what_it_reads(text_journal):
-    found = await coupling_of(await Moment.now(text_journal), REGISTRY.declared(), "scheduler-1")
+    found = await find_coupling(await Moment.now(text_journal), REGISTRY.declared(), "scheduler-1")
 
     quotas = {edge.writer: edge for edge in input_of(found.inputs, "zonequotas.mainstay.dev").edges}
     assert quotas["quota-controller"].writes == 1
@@ -79,7 +86,7 @@ async def test_the_decisions_about_a_workload_are_coupled_to_the_autoscaler(text
 async def test_an_unknown_component_is_rejected_with_the_known_ones(text_journal):
     now = await Moment.now(text_journal)
     with pytest.raises(NoSuchComponent, match=r"no component 'shceduler' has decided.*replicaset, .*scheduler"):
-        await coupling_of(now, REGISTRY.declared(), "shceduler")
+        await find_coupling(now, REGISTRY.declared(), "shceduler")
     with pytest.raises(NothingKnown, match="deployment missing and decisions about it not found"):
         await coupling_of_object(now, REGISTRY.declared(), DEPLOYMENTS, "missing", _risk.TENANT)
 
@@ -88,7 +95,7 @@ async def test_an_unknown_component_is_rejected_with_the_known_ones(text_journal
 async def test_since_counts_only_later_writes(text_journal):
     now = await Moment.now(text_journal)
 
-    found = await coupling_of(now, REGISTRY.declared(), "scheduler-1", since=now.at - timedelta(seconds=1))
+    found = await find_coupling(now, REGISTRY.declared(), "scheduler-1", since=now.at - timedelta(seconds=1))
 
     quotas = input_of(found.inputs, "zonequotas.mainstay.dev").edges
     assert [edge.writer for edge in quotas if edge.writes] == []
@@ -143,8 +150,8 @@ def test_everybody_who_decides_declares_what_it_reads_and_writes():
     names = {each.name for each in CONTROLLERS} | {each.name for each in LOOPS} | {"scheduler", "agents"}
 
     assert names <= set(REGISTRY.declared())
-    assert declared_of(REGISTRY.declared(), "scheduler-1") == REGISTRY.declared()["scheduler"]
-    assert declared_of(REGISTRY.declared(), "missing") is None
+    assert find_declared(REGISTRY.declared(), "scheduler-1") == REGISTRY.declared()["scheduler"]
+    assert find_declared(REGISTRY.declared(), "missing") is None
 
 
 @pytest.mark.sim
@@ -152,8 +159,8 @@ async def test_what_is_declared_is_what_is_written_in_a_whole_cluster(text_journ
     beside = {"events", "leases.coordination.k8s.io", "componentstates.mainstay.dev"}
     undeclared = set()
     for change in (await text_journal.changes()).records:
-        declared = declared_of(REGISTRY.declared(), component_in(change.decision))
-        kind = kind_of(change.key)
+        declared = find_declared(REGISTRY.declared(), component_in(change.decision))
+        kind = parse_kind(change.key)
         if declared is not None and kind not in declared.writes and EVERYTHING not in declared.writes:
             undeclared.add((component_in(change.decision), kind))
 

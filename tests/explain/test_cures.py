@@ -12,7 +12,7 @@ from mainstay.loop import deletion_order
 from mainstay.scheduler.policy import DEFAULT
 from mainstay.scheduler.reasons import Placed
 from mainstay.scheduler.what_if import Objects, what_if
-from mainstay.scheduler.why.cures.search import cures_of
+from mainstay.scheduler.why.cures.search import find_cures
 from mainstay.scheduler.why.cures.trial import (
     Edit,
     GhostsGone,
@@ -33,7 +33,7 @@ SEED = "seed"
 
 
 def found(objects: Objects, pod: Object) -> tuple[TriedCure, ...]:
-    return cures_of(objects, pod, DEFAULT, SEED)
+    return find_cures(objects, pod, DEFAULT, SEED)
 
 
 def by_change(objects: Objects, pod: Object) -> dict[tuple[CureKind, ...], TriedCure]:

@@ -167,7 +167,7 @@ async def test_the_view_and_why_agree_about_what_is_no_matter_of_counting(sim: S
         nowhere = {"selector": {"app": "missing"}, "ports": [{"port": 80}]}
         await client.create(SERVICES, {"metadata": {"name": "nowhere", "namespace": "default"}, "spec": nowhere})
         await tasks.sleep(seconds(20))
-        until = format_time(sim.clock_of("store").wall() + seconds(600))
+        until = format_time(sim.get_clock("store").wall() + seconds(600))
         hold = {"what": "Rollout", "target": {"namespace": "default", "name": "web"}, "owner": "anna", "reason": "x"}
         hold["expiresAt"] = until
         await client.create(HOLDS, {"metadata": {"name": "rollout.default.web"}, "spec": hold})

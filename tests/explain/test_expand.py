@@ -13,7 +13,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS,
 from mainstay.api.object_key import ObjectKey
 from mainstay.explain.plan import projection as expand
 from mainstay.explain.plan.projection import KINDS, Expansion
-from mainstay.explain.plan.quotas import QuotaBook, kinds_behind, limit_of, uses
+from mainstay.explain.plan.quotas import QuotaBook, kinds_behind, read_limit, uses
 from mainstay.explain.why.causes import Cause
 from mainstay.registry import REGISTRY
 from mainstay.scheduler.policy import DEFAULT
@@ -66,7 +66,7 @@ def later(world: Expansion, **more: Any) -> Expansion:
 
 
 def on_nodes(world: Expansion) -> Counter[str]:
-    return Counter(pod_state.node_of(pod) for pod in world.pods if pod_state.is_active(pod))
+    return Counter(pod_state.get_node_name(pod) for pod in world.pods if pod_state.is_active(pod))
 
 
 def test_a_deployment_becomes_a_set_and_pods_with_nodes() -> None:
@@ -166,7 +166,7 @@ def test_the_higher_priority_gets_the_last_room() -> None:
     world.put(PODS, a_pod("low", cpu="3"))
     world.put(PODS, a_pod("high", cpu="3", priorityClassName="high"))
     settled(world)
-    assert {pod["metadata"]["name"]: pod_state.node_of(pod) for pod in world.pods} == {"high": "n1", "low": ""}
+    assert {pod["metadata"]["name"]: pod_state.get_node_name(pod) for pod in world.pods} == {"high": "n1", "low": ""}
 
 
 def test_a_taint_that_removes_pods_has_them_recreated_elsewhere() -> None:
@@ -182,7 +182,7 @@ def test_a_taint_that_removes_pods_has_them_recreated_elsewhere() -> None:
 
 def test_a_quota_keeps_pods_from_being_made_and_says_so_as_the_server_does() -> None:
     quota = {"metadata": {"name": "team", "namespace": "default"}, "spec": {"hard": {"pods": "2"}}}
-    world = a_world({NODES: nodes()}, quotas=QuotaBook([limit_of(quota)]))
+    world = a_world({NODES: nodes()}, quotas=QuotaBook([read_limit(quota)]))
     world.put(DEPLOYMENTS, a_deployment(4))
     settled(world)
     assert len(world.pods) == 2
@@ -194,10 +194,10 @@ def test_a_quota_keeps_pods_from_being_made_and_says_so_as_the_server_does() -> 
 
 def test_what_is_given_back_to_a_quota_is_used_by_who_was_refused() -> None:
     quota = {"metadata": {"name": "team", "namespace": "default"}, "spec": {"hard": {"pods": "4"}}}
-    world = a_world({NODES: nodes()}, quotas=QuotaBook([limit_of(quota)]))
+    world = a_world({NODES: nodes()}, quotas=QuotaBook([read_limit(quota)]))
     world.put(DEPLOYMENTS, a_deployment(4))
     used = {**quota, "status": {"used": {"pods": "4"}}}
-    after = later(settled(world), quotas=QuotaBook([limit_of(used)]))
+    after = later(settled(world), quotas=QuotaBook([read_limit(used)]))
     after.put(DEPLOYMENTS, a_deployment(4, image="two", generation=2))
     settled(after)
     assert {pod["spec"]["containers"][0]["image"] for pod in after.pods} == {"two"}
@@ -265,7 +265,7 @@ def test_the_words_of_a_refusal_are_the_server_s(hard: dict[str, str], used: dic
     }
     tally = quota_tally.QuotaTally({"team": quota_tally.QuotaLimit("u", hard, used)})
     servers = quota_tally.find_exceeded(tally, ("", "pods"), pod, None)
-    assert QuotaBook([limit_of(quota)]).refusal(PODS, pod, None) == servers
+    assert QuotaBook([read_limit(quota)]).refusal(PODS, pod, None) == servers
 
 
 def test_a_new_quota_counts_what_is_there() -> None:
@@ -273,7 +273,7 @@ def test_a_new_quota_counts_what_is_there() -> None:
     there = [(("", "pods"), a_pod(f"p{number}", cpu="500m")) for number in range(3)]
     there.append((("", "pods"), a_pod("elsewhere", namespace="other", cpu="1")))
     assert kinds_behind([quota]) == [("", "pods")]
-    limit = limit_of(quota, there)
+    limit = read_limit(quota, there)
     (cpu, pods) = (str(limit.used[name]) for name in ("requests.cpu", "pods"))
     assert (cpu, pods) == ("1500m", "3")
     found = uses(QuotaBook(), QuotaBook([limit]))

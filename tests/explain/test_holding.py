@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.holds import HoldScope, name_of
+from mainstay.api.holds import HoldScope, build_hold_name
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, HOLDS, NAMESPACES, NODES, PODS, REPLICASETS
 from mainstay.api.times import format_time
@@ -31,7 +31,7 @@ TWO = {"node-a": NodeOptions(zone="a"), "node-b": NodeOptions(zone="b")}
 async def hold(
     cluster: Cluster, what: HoldScope, target: str = "", namespace: str = "", length: timedelta = HOUR
 ) -> str:
-    name = name_of(what, target, namespace)
+    name = build_hold_name(what, target, namespace)
     given = {"name": target, "namespace": namespace}
     spec = {
         "what": str(what),

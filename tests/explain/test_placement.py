@@ -145,7 +145,7 @@ async def test_a_pod_whose_binding_got_no_answer_stays_where_it_is_assumed(sim: 
         await settled(cluster)
         world = cluster.world
         for number in range(1, 4):
-            world.faults.at_write("scheduler-1", world.faults.writes_of("scheduler-1") + number, "request-lost")
+            world.faults.at_write("scheduler-1", world.faults.count_writes("scheduler-1") + number, "request-lost")
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 6))
         await settled(cluster, 40)
 

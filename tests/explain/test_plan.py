@@ -16,7 +16,7 @@ from mainstay.cli.plan import PlanOptions, build_plan, show_plan
 from mainstay.client.call import WriteOptions
 from mainstay.env import tasks
 from mainstay.explain.moment import Moment
-from mainstay.explain.plan.text import text_of
+from mainstay.explain.plan.text import render_plan
 from mainstay.explain.plan.values import PlanAnswer
 from mainstay.explain.why.answer import Verdict
 from mainstay.sim.cluster.cluster import ADMIN, NodeOptions, whole_cluster
@@ -226,10 +226,10 @@ async def test_a_cure_says_for_how_many_it_is_enough(sim: Simulation) -> None:
         all_of_them = await plan_of(cluster, [a_deployment(replicas=2, cpu="2")])
     (wait,) = plan.workloads[0].waits
     assert (wait.count, wait.cures[0].command, wait.cures[0].enough_for) == (5, "kubectl uncordon node-a", 2)
-    assert "cure: uncordon node-a: then node-a can take it (enough for 2 of 5)" in text_of(plan)
+    assert "cure: uncordon node-a: then node-a can take it (enough for 2 of 5)" in render_plan(plan)
     (wait,) = all_of_them.workloads[0].waits
     assert (wait.count, wait.cures[0].enough_for) == (2, 2)
-    assert "cure: uncordon node-a: then node-a can take it\n" in text_of(all_of_them)
+    assert "cure: uncordon node-a: then node-a can take it\n" in render_plan(all_of_them)
 
 
 async def test_pods_on_a_node_that_is_lost_are_not_counted_as_running(sim: Simulation) -> None:
@@ -386,7 +386,7 @@ def test_words_of_a_plan_that_changes_nothing() -> None:
         revision=7,
         at=Simulation(0).clock.wall(),
     )
-    assert text_of(plan) == "Nothing would change."
+    assert render_plan(plan) == "Nothing would change."
 
 
 @pytest.mark.deep

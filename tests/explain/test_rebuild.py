@@ -13,7 +13,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.indexes import NODE, label
 from mainstay.controllers.service_account.controller import RootAuthorities, ServiceAccounts
 from mainstay.explain.rebuild import CannotRebuild, RebuiltObjects, rebuild
-from mainstay.journal.keys import key_of
+from mainstay.journal.keys import build_key
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import (
     ChangeRecord,
@@ -63,7 +63,7 @@ def a_journal(*written: tuple[int, KindName, str, dict[str, Any] | None], begins
         if obj is not None:
             metadata = {"name": name, "uid": f"uid-{path}", **({"namespace": namespace} if namespace else {})}
             value = msgspec.json.encode({**obj, "metadata": {**metadata, **obj.get("metadata", {})}})
-        journal.change(ChangeRecord(revision, key_of(kind.text, namespace, name), value, micros(NOON)))
+        journal.change(ChangeRecord(revision, build_key(kind.text, namespace, name), value, micros(NOON)))
     return journal
 
 

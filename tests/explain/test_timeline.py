@@ -316,7 +316,7 @@ async def test_a_hold_that_concerns_it_is_a_part_of_the_story(sim: Simulation):
     async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 1))
         await tasks.sleep(seconds(20))
-        until = format_time(sim.clock_of("store").wall() + seconds(600))
+        until = format_time(sim.get_clock("store").wall() + seconds(600))
         for name in ("web", "other"):
             target = {"namespace": "default", "name": name}
             spec = {"what": "Rollout", "target": target, "owner": "anna", "reason": "a bad image", "expiresAt": until}

@@ -14,7 +14,7 @@ from mainstay.agent.settings import AgentSettings
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NODES, PODS
-from mainstay.api.pod_state import condition_of
+from mainstay.api.pod_state import find_condition
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import tasks
@@ -155,16 +155,16 @@ class _Losing:
         self._others = others
         self._fate = fate
 
-    def fate_of(self, asked: RequestReceived) -> Fate | None:
+    def choose_fate(self, asked: RequestReceived) -> Fate | None:
         found = self._fate(asked)
-        return found if found is not None else self._others.fate_of(asked)
+        return found if found is not None else self._others.choose_fate(asked)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._others, name)
 
 
 def condition(obj: Object, name: str) -> Mapping[str, Any]:
-    return condition_of(obj, name) or {}
+    return find_condition(obj, name) or {}
 
 
 def is_true(obj: Object, name: str) -> bool:

@@ -150,7 +150,7 @@ async def rollout_no_room(bed: Bed) -> Ask:
 
 async def hold(bed: Bed, what: HoldScope, target: dict[str, str]) -> None:
     """As `mainstay hold` does it."""
-    now = bed.world.sim.clock_of("admin").wall()
+    now = bed.world.sim.get_clock("admin").wall()
     spec: dict[str, Any] = {
         "what": what,
         "owner": OWNER,

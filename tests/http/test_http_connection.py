@@ -187,7 +187,7 @@ async def test_headers_of_the_handler_are_sent():
 
 
 async def test_the_date_is_that_of_the_clock(sim):
-    server = await HttpServer.start(echo, LOCALHOST, 0, clock=sim.clock_of("server"))
+    server = await HttpServer.start(echo, LOCALHOST, 0, clock=sim.get_clock("server"))
     client = await connected(server)
     first = (await client.ask(get())).headers["date"]
     await tasks.sleep(timedelta(milliseconds=400))

@@ -115,7 +115,7 @@ async def _end_process() -> None:
 async def _record(
     simulation: Simulation, disk: SimDisk, source: StoreHistory, world: World, start: int, error_probability: float
 ) -> None:
-    clock = simulation.clock_of("journal")
+    clock = simulation.get_clock("journal")
     log = DecisionRecorder(disk, clock, LIMITS)
     recorder = HistoryRecorder(disk, source, clock, LIMITS)
     await log.start()

@@ -18,7 +18,7 @@ from mainstay.journal.record import (
     Subject,
     ViewPart,
     WriteRecord,
-    digest_of,
+    compute_digest,
     moment,
 )
 from tests.journal.builders import AT, a_decision
@@ -138,7 +138,7 @@ async def test_what_its_decisions_rest_on_is_there_however_old(sim):
 
 async def test_large_memories_come_along(sim):
     journal, content = a_journal(), b"m" * 5_000
-    digest = digest_of(content)
+    digest = compute_digest(content)
     journal.remember(MemoryRecord("node-health", digest, AT, content))
     decision = a_decision(id="large", at=AT + 95 * SECOND, memory=RecordedMemory(5_000, digest=digest))
     journal.decided(decision)

@@ -15,13 +15,13 @@ from tests.journal.builders import a_decision
 
 
 async def a_log(sim: Simulation, disk: SimDisk, **how: Any) -> DecisionRecorder:
-    log = DecisionRecorder(disk, sim.clock_of("journal"), SegmentLimits(segment_bytes=5_000), **how)
+    log = DecisionRecorder(disk, sim.get_clock("journal"), SegmentLimits(segment_bytes=5_000), **how)
     await log.start()
     return log
 
 
 def now(sim: Simulation) -> int:
-    return micros(sim.clock_of("journal").wall())
+    return micros(sim.get_clock("journal").wall())
 
 
 def of_now(sim: Simulation, number: int, **parts: Any) -> DecisionRecord:
@@ -34,14 +34,14 @@ def detailed(sim: Simulation, number: int) -> DecisionRecord:
 
 
 async def test_decisions_are_found_by_id_by_object_and_by_time(sim):
-    disk = sim.disk_of("journal")
+    disk = sim.get_disk("journal")
     log = await a_log(sim, disk)
     decisions = [of_now(sim, number, name=f"set-{number % 3}") for number in range(30)]
     for decision in decisions:
         log.record(decision)
     await log.flush()
     reader = Reader(disk)
-    begun = sim.clock_of("journal").wall()
+    begun = sim.get_clock("journal").wall()
 
     assert reader.decision("replicasets-7") == decisions[7]
     assert reader.decision("replicasets-99") is None
@@ -58,7 +58,7 @@ async def test_decisions_are_found_by_id_by_object_and_by_time(sim):
 
 
 async def test_what_the_disk_cannot_keep_up_with_loses_its_detail_first_and_is_counted(sim):
-    disk = sim.disk_of("journal")
+    disk = sim.get_disk("journal")
     log = await a_log(sim, disk, waiting_bytes_max=10_000)
     begun = now(sim)
     for number in range(60):
@@ -84,7 +84,7 @@ async def test_what_the_disk_cannot_keep_up_with_loses_its_detail_first_and_is_c
 
 
 async def test_a_full_disk_blocks_no_caller_and_is_retried(sim):
-    disk = sim.disk_of("journal")
+    disk = sim.get_disk("journal")
     log = await a_log(sim, disk, waiting_bytes_max=2_000)
     disk.capacity_bytes = 0
     for number in range(50):
@@ -103,7 +103,7 @@ async def test_a_full_disk_blocks_no_caller_and_is_retried(sim):
 
 
 async def test_closing_does_not_wait_for_ever_for_a_disk_that_is_full(sim):
-    disk = sim.disk_of("journal")
+    disk = sim.get_disk("journal")
     log = await a_log(sim, disk)
     disk.capacity_bytes = 0
     log.record(of_now(sim, 1))
@@ -115,7 +115,7 @@ async def test_closing_does_not_wait_for_ever_for_a_disk_that_is_full(sim):
 
 
 async def test_old_decisions_are_forgotten(sim):
-    disk = sim.disk_of("journal")
+    disk = sim.get_disk("journal")
     log = await a_log(sim, disk)
     log.record(of_now(sim, 1))
     await log.flush()
@@ -127,7 +127,7 @@ async def test_old_decisions_are_forgotten(sim):
 
 
 async def test_a_small_memory_is_in_the_record_and_a_large_one_is_kept_now_and_then(sim):
-    disk = sim.disk_of("journal")
+    disk = sim.get_disk("journal")
     log = await a_log(sim, disk)
     # The first large one is kept whatever its size, and then what there is room for.
     small, large = b"s" * MEMORY_BYTES_MAX, b"l" * (MEMORY_BYTES_EVERY - 100)
@@ -147,7 +147,7 @@ async def test_a_small_memory_is_in_the_record_and_a_large_one_is_kept_now_and_t
 
 
 async def test_what_was_lost_is_told_only_once(sim):
-    disk = sim.disk_of("journal")
+    disk = sim.get_disk("journal")
     log = await a_log(sim, disk, waiting_bytes_max=1_000)
     for number in range(20):
         log.record(of_now(sim, number))

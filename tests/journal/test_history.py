@@ -66,7 +66,7 @@ def at(model: Model, revision: int) -> dict[str, tuple[int, bytes]]:
 
 
 async def a_recorder(store: Store, disk: SimDisk, sim: Simulation, limits: SegmentLimits = SMALL) -> HistoryRecorder:
-    recorder = HistoryRecorder(disk, StoreHistory(store), sim.clock_of("journal"), limits)
+    recorder = HistoryRecorder(disk, StoreHistory(store), sim.get_clock("journal"), limits)
     await recorder.start()
     return recorder
 
@@ -77,7 +77,7 @@ async def recorded(store: Store, recorder: HistoryRecorder) -> None:
 
 async def random_history(sim: Simulation, choices: list[tuple[int, int]]) -> None:
     """Write as chosen, record all of it, and compare the rebuilt state at every revision with what the store had."""
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     model: Model = {1: {}}
     recorder = await a_recorder(store, disk, sim)
     await recorder.reach(1)
@@ -133,7 +133,7 @@ def test_a_journal_that_rebuilds_something_else_is_caught(twin, monkeypatch):
 
 
 async def test_changes_carry_the_decision_and_the_cause_that_came_with_them(sim):
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     recorder = await a_recorder(store, disk, sim)
     await recorder.reach(1)
     lineage = Put("~lineage/00", b'{"key":"core/pods/default/a","decision":"d-7","cause":"5001"}')
@@ -162,7 +162,7 @@ async def test_changes_carry_the_decision_and_the_cause_that_came_with_them(sim)
 
 
 async def test_keys_that_are_no_objects_are_left_out(sim):
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     recorder = await a_recorder(store, disk, sim)
     await recorder.reach(1)
     await store.commit([], [Put("operations/x/y", b"an answer with a token"), Put("terms/a/b", b"4")])
@@ -173,7 +173,7 @@ async def test_keys_that_are_no_objects_are_left_out(sim):
 
 
 async def test_the_store_keeps_what_is_not_durable_in_the_journal(sim):
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     recorder = await a_recorder(store, disk, sim)
     await recorder.reach(1)
     disk.capacity_bytes = 0
@@ -192,10 +192,10 @@ async def test_the_store_keeps_what_is_not_durable_in_the_journal(sim):
 
 
 async def test_an_answer_that_crosses_a_gap_says_so(sim):
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     source = StoreHistory(store)
     model: Model = {1: {}}
-    recorder = HistoryRecorder(disk, source, sim.clock_of("journal"), SMALL)
+    recorder = HistoryRecorder(disk, source, sim.get_clock("journal"), SMALL)
     await recorder.start()
     await commit(store, model, Put("core/pods/default/a", b'{"n":1}'))
     await recorded(store, recorder)
@@ -225,7 +225,7 @@ async def test_an_answer_that_crosses_a_gap_says_so(sim):
 
 
 async def test_what_is_not_recorded_yet_or_no_longer_is_a_gap_as_well(sim):
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     for number in range(5):
         await store.commit([], [Put("core/pods/default/a", b'{"n":%d}' % number)])
     recorder = await a_recorder(store, disk, sim)
@@ -235,12 +235,12 @@ async def test_what_is_not_recorded_yet_or_no_longer_is_a_gap_as_well(sim):
     assert [gap.reason for gap in reader.state({"pods": 3}).gaps] == [GapReason.BEFORE]
     assert [gap.reason for gap in reader.state({"pods": 9}).gaps] == [GapReason.NOT_YET]
     assert reader.state({"pods": 6}).kinds == {"pods": {ObjectKey("default", "a"): (6, b'{"n":4}')}}
-    assert Reader(sim.disk_of("empty")).state({"pods": 1}).kinds == {"pods": {}}
-    assert not Reader(sim.disk_of("empty")).state({"pods": 1}).is_complete
+    assert Reader(sim.get_disk("empty")).state({"pods": 1}).kinds == {"pods": {}}
+    assert not Reader(sim.get_disk("empty")).state({"pods": 1}).is_complete
 
 
 async def test_a_store_that_was_restored_from_a_backup_is_not_recorded_over_the_old_history(sim):
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     await store.commit([], [Put("core/pods/default/a", b"{}")])
     recorder = await a_recorder(store, disk, sim)
     await recorded(store, recorder)
@@ -259,7 +259,7 @@ async def test_a_store_that_was_restored_from_a_backup_is_not_recorded_over_the_
 
 
 async def test_two_recorders_do_not_write_one_journal(sim):
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     await a_recorder(store, disk, sim)
 
     with pytest.raises(JournalInUse, match="another directory"):
@@ -267,7 +267,7 @@ async def test_two_recorders_do_not_write_one_journal(sim):
 
 
 async def test_a_snapshot_bounds_what_is_read_for_a_state(sim):
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     recorder = await a_recorder(store, disk, sim)
     for number in range(40):
         await store.commit([], [Put("core/pods/default/a", a_pod(f"{number}"))])
@@ -280,7 +280,7 @@ async def test_a_snapshot_bounds_what_is_read_for_a_state(sim):
 
 
 async def test_old_history_is_forgotten_and_the_rest_stays_readable(sim):
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     limits = SegmentLimits(segment_bytes=700, snapshot_changes=5, keep_bytes=6_000)
     model: Model = {1: {}}
     recorder = await a_recorder(store, disk, sim, limits)
@@ -297,7 +297,7 @@ async def test_old_history_is_forgotten_and_the_rest_stays_readable(sim):
 
 
 async def test_values_of_secrets_are_in_no_file(sim):
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     await store.commit([], [Put("core/secrets/default/before", a_secret("before", token="tulip-in-a-snapshot"))])
     recorder = await a_recorder(store, disk, sim)
     await recorded(store, recorder)
@@ -315,7 +315,7 @@ async def test_values_of_secrets_are_in_no_file(sim):
 
 async def test_a_gap_in_what_waits_to_be_recorded_is_noticed(sim):
     store = await open_memory()
-    recorder = await a_recorder(store, sim.disk_of("journal"), sim)
+    recorder = await a_recorder(store, sim.get_disk("journal"), sim)
     await recorder.reach(1)
     recorder._take(HistoryBatch(2, ()))
     recorder._taken = 3

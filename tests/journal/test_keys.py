@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainstay.journal.keys import is_object, kind_of
+from mainstay.journal.keys import is_object, parse_kind
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from mainstay.journal.keys import is_object, kind_of
 )
 def test_objects_are_known_by_their_group(key: str, kind: str):
     assert is_object(key)
-    assert kind_of(key) == kind
+    assert parse_kind(key) == kind
 
 
 def test_names_that_a_definition_has_claimed_are_no_object():

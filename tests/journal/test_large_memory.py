@@ -15,8 +15,8 @@ from mainstay.journal.record import (
     Outcome,
     Record,
     Subject,
+    compute_digest,
     decode,
-    digest_of,
     joined,
     whole,
 )
@@ -55,9 +55,9 @@ def test_a_large_one_is_kept_once_for_all_records_that_depend_on_it(sim: Simulat
 
     kept, *records = taken(waiting)
 
-    assert kept == MemoryRecord("node-health", digest_of(memory), kept.at, memory)  # type: ignore[union-attr]
+    assert kept == MemoryRecord("node-health", compute_digest(memory), kept.at, memory)  # type: ignore[union-attr]
     assert [(each.memory.size, each.memory.inline, each.memory.digest) for each in records] == [  # type: ignore[union-attr]
-        (5_000, b"", digest_of(memory))
+        (5_000, b"", compute_digest(memory))
     ] * 3
 
 

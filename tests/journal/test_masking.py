@@ -120,9 +120,9 @@ Drawn = tuple[dict[str, object], list[str]]
 
 async def record_and_look(sim: Simulation, before: Drawn, after: Drawn) -> None:
     """Record a Secret in a snapshot, and another state of it in a change; then look for its values everywhere."""
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     await store.commit([], [Put(KEY, msgspec.json.encode(before[0]))])
-    recorder = HistoryRecorder(disk, StoreHistory(store), sim.clock_of("journal"))
+    recorder = HistoryRecorder(disk, StoreHistory(store), sim.get_clock("journal"))
     await recorder.start()
     await store.commit([], [Put(KEY, msgspec.json.encode(after[0])), Put("core/pods/default/p", a_pod("p"))])
     await recorder.reach(3)

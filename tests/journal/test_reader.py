@@ -29,14 +29,14 @@ def labelled(app: str) -> bytes:
 
 
 async def recorded(sim: Simulation, store: Store, disk: SimDisk, limits: SegmentLimits = SMALL) -> HistoryRecorder:
-    recorder = HistoryRecorder(disk, StoreHistory(store), sim.clock_of("journal"), limits)
+    recorder = HistoryRecorder(disk, StoreHistory(store), sim.get_clock("journal"), limits)
     await recorder.start()
     await recorder.reach(await store.revision())
     return recorder
 
 
 async def test_a_view_is_what_each_cache_of_the_decision_held(sim):
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     recorder = await recorded(sim, store, disk)
     for name, app in (("a/one", "web"), ("a/two", "db"), ("b/one", "web"), ("a/one", "db")):
         await store.commit([], [Put(f"core/pods/{name}", labelled(app))])
@@ -57,11 +57,11 @@ async def test_a_view_is_what_each_cache_of_the_decision_held(sim):
 
 
 async def test_decisions_and_history_may_be_in_several_directories(sim):
-    store, history, scheduler = await open_memory(), sim.disk_of("server"), sim.disk_of("scheduler")
+    store, history, scheduler = await open_memory(), sim.get_disk("server"), sim.get_disk("scheduler")
     recorder = await recorded(sim, store, history)
     await store.commit([], [Put("core/pods/a/one", labelled("web"))])
     await recorder.reach(2)
-    log = DecisionRecorder(scheduler, sim.clock_of("scheduler"))
+    log = DecisionRecorder(scheduler, sim.get_clock("scheduler"))
     await log.start()
     decision = a_decision(view=(ViewPart("pods", 2),))
     log.record(decision)
@@ -76,7 +76,7 @@ async def test_decisions_and_history_may_be_in_several_directories(sim):
 
 
 async def test_a_view_is_complete_only_where_the_history_was_recorded(sim):
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     await store.commit([], [Put("core/pods/a/one", labelled("web"))])
     await recorded(sim, store, disk)
     reader = Reader(disk)
@@ -91,11 +91,11 @@ async def test_a_view_is_complete_only_where_the_history_was_recorded(sim):
 
 
 async def test_changes_are_found_by_time(sim):
-    store, disk = await open_memory(), sim.disk_of("journal")
+    store, disk = await open_memory(), sim.get_disk("journal")
     recorder = await recorded(sim, store, disk)
     times = []
     for number in range(10):
-        times.append(sim.clock_of("journal").wall())
+        times.append(sim.get_clock("journal").wall())
         await store.commit([], [Put(f"core/pods/a/p{number}", labelled("web"))])
         await recorder.reach(number + 2)
         await tasks.sleep(timedelta(seconds=1))
@@ -118,7 +118,7 @@ async def many_changes(sim: Simulation, disk: SimDisk) -> HistoryRecorder:
 
 
 async def test_a_damaged_segment_is_a_gap_only_for_answers_that_need_it(sim):
-    disk = sim.disk_of("journal")
+    disk = sim.get_disk("journal")
     await many_changes(sim, disk)
     before = Reader(disk).state({"pods": 61})
     segment = [name for name in files(disk, Suffix.CLOSED) if name.startswith("history")][2]
@@ -141,7 +141,7 @@ async def test_a_damaged_segment_is_a_gap_only_for_answers_that_need_it(sim):
 
 
 async def test_a_damaged_snapshot_is_passed_over_for_an_earlier_one(sim):
-    disk = sim.disk_of("journal")
+    disk = sim.get_disk("journal")
     await many_changes(sim, disk)
     before = Reader(disk).state({"pods": 61})
     snapshots = [name for name in files(disk, Suffix.CLOSED) if name.startswith("snapshot")]
@@ -156,7 +156,7 @@ async def test_a_damaged_snapshot_is_passed_over_for_an_earlier_one(sim):
 
 
 async def test_a_segment_that_is_not_there_is_a_gap(sim):
-    disk = sim.disk_of("journal")
+    disk = sim.get_disk("journal")
     await many_changes(sim, disk)
     segment = [name for name in files(disk, Suffix.CLOSED) if name.startswith("history")][2]
     for suffix in ("zst", "index", "names"):
@@ -168,7 +168,7 @@ async def test_a_segment_that_is_not_there_is_a_gap(sim):
 
 
 async def test_a_copy_of_a_journal_reads_like_the_journal(sim):
-    disk, copy = sim.disk_of("journal"), sim.disk_of("copy")
+    disk, copy = sim.get_disk("journal"), sim.get_disk("copy")
     await many_changes(sim, disk)
     for name in disk.names():
         copy.append(name, disk.read(name))
@@ -179,7 +179,7 @@ async def test_a_copy_of_a_journal_reads_like_the_journal(sim):
 
 
 async def test_a_file_that_is_closed_while_it_is_looked_for_is_looked_for_again(sim):
-    disk: SimDisk = sim.disk_of("journal")
+    disk: SimDisk = sim.get_disk("journal")
     recorder = await many_changes(sim, disk)
 
     class Closing(SimDisk):

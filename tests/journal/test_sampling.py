@@ -30,7 +30,7 @@ from mainstay.journal.sampling import (
     SamplingMatch,
     SamplingRule,
     kept,
-    rules_of,
+    parse_rules,
     summarised,
 )
 from tests.journal.builders import AT, a_decision
@@ -191,7 +191,7 @@ def test_rules_are_read_from_a_policy():
         "incident": {"until": "2026-11-16T06:00:00Z", "owner": "ana", "reason": "outage"},
     }
 
-    assert rules_of(spec, incident_until=7) == EffectiveRules(
+    assert parse_rules(spec, incident_until=7) == EffectiveRules(
         (
             SamplingRule("failures", SamplingMatch(failures=True)),
             SamplingRule("high", SamplingMatch(priority_at_least=1000, priority_classes=("high",)), one_in=2),
@@ -200,7 +200,7 @@ def test_rules_are_read_from_a_policy():
         incident_until=7,
         dry_run=True,
     )
-    assert rules_of({}) == DEFAULT_RULES
+    assert parse_rules({}) == DEFAULT_RULES
 
 
 @pytest.mark.parametrize(
@@ -217,5 +217,5 @@ def test_rules_are_read_from_a_policy():
 )
 def test_rules_that_make_no_sense_say_which_and_why(rules: list[Any], said: str):
     with pytest.raises(BadRules) as error:
-        rules_of({"rules": rules})
+        parse_rules({"rules": rules})
     assert said in str(error.value)

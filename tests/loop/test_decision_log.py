@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from mainstay.journal.record import DecisionRecord, Ending, Outcome, RecordedAction, Subject, WriteResult
-from mainstay.journal.trace_id import trace_of
+from mainstay.journal.trace_id import derive_trace_id
 from mainstay.loop.decision_log import log_decision
 
 
@@ -33,7 +33,7 @@ def test_a_decision_that_did_something_is_told_with_the_ids_that_all_signals_sha
     told = vars(line)
     assert told["object"] == "deployments.apps/shop/web"
     assert (told["uid"], told["generation"], told["decision"]) == ("u-1", 4, "deployment-1")
-    assert (told["trace"], told["audit"], told["revisions"]) == (trace_of("deployment-1"), "a-1", "77")
+    assert (told["trace"], told["audit"], told["revisions"]) == (derive_trace_id("deployment-1"), "a-1", "77")
     assert (told["component"], told["outcome"]) == ("deployment", "Done")
     assert line.levelno == logging.INFO
 

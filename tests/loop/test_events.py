@@ -8,7 +8,7 @@ from typing import Any
 from mainstay.api.kind_names import CONFIG_MAPS, EVENTS, NODES, PODS
 from mainstay.client.informer import Informers
 from mainstay.env import tasks
-from mainstay.journal.trace_id import trace_of
+from mainstay.journal.trace_id import derive_trace_id
 from mainstay.loop.controller import Controller
 from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Create, Decision, Tell
@@ -66,7 +66,7 @@ async def test_an_event_leads_to_the_decision_that_it_tells_of_and_counts_up_to_
     assert event["count"] == 2
     assert event["metadata"]["annotations"] == {
         "mainstay.dev/decision": "d-2",
-        "mainstay.dev/trace": trace_of("d-2"),
+        "mainstay.dev/trace": derive_trace_id("d-2"),
         "mainstay.dev/generation": "4",
     }
 

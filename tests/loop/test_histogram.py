@@ -1,6 +1,6 @@
 """Durations in buckets, each with an example that leads to a decision."""
 
-from mainstay.journal.trace_id import trace_of
+from mainstay.journal.trace_id import derive_trace_id
 from mainstay.loop.histogram import Histogram
 
 MILLISECOND_NS = 1_000_000
@@ -25,5 +25,5 @@ def test_a_bucket_leads_to_the_last_decision_in_it():
     assert len(last) == 2
     assert len(second) == 3
     example = second[2]
-    assert example.labels == {"decision_id": "scheduler-1.8", "trace_id": trace_of("scheduler-1.8")}
+    assert example.labels == {"decision_id": "scheduler-1.8", "trace_id": derive_trace_id("scheduler-1.8")}
     assert example.value == 0.004

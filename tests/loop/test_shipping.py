@@ -153,8 +153,8 @@ async def test_the_same_is_sent_again_when_no_answer_came(sim: Simulation):
 
 
 async def test_a_server_without_a_journal_makes_the_component_keep_its_own_and_is_asked_again(sim: Simulation):
-    disk = sim.disk_of(COMPONENT)
-    local = DecisionRecorder(disk, sim.clock_of(COMPONENT))
+    disk = sim.get_disk(COMPONENT)
+    local = DecisionRecorder(disk, sim.get_clock(COMPONENT))
     async with shipping(sim, local=local) as (shipper, server):
         server.refuses = lambda records: 404
         for number in range(5):
@@ -178,8 +178,8 @@ async def test_a_server_without_a_journal_makes_the_component_keep_its_own_and_i
 
 
 async def test_a_component_that_may_not_send_decisions_keeps_them(sim: Simulation):
-    disk = sim.disk_of(COMPONENT)
-    async with shipping(sim, local=DecisionRecorder(disk, sim.clock_of(COMPONENT))) as (shipper, server):
+    disk = sim.get_disk(COMPONENT)
+    async with shipping(sim, local=DecisionRecorder(disk, sim.get_clock(COMPONENT))) as (shipper, server):
         server.refuses = lambda records: 403
         shipper.record(a_decision(number=1))
         await shipper.flush()
@@ -200,7 +200,7 @@ async def test_without_a_directory_a_server_without_a_journal_is_only_asked_agai
 
 
 async def test_a_directory_that_another_process_uses_does_not_stop_the_component(sim: Simulation):
-    disk, clock = sim.disk_of(COMPONENT), sim.clock_of(COMPONENT)
+    disk, clock = sim.get_disk(COMPONENT), sim.get_clock(COMPONENT)
     await DecisionRecorder(disk, clock).start()
     async with shipping(sim, local=DecisionRecorder(disk, clock)) as (shipper, server):
         server.refuses = lambda records: 404

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from mainstay.api.pod_resources import (
-    allocatable_of,
-    amounts_of,
     conflicts,
-    host_port_of,
-    host_ports_of,
+    count_requests,
+    count_scored_requests,
     is_over,
-    requests_of,
-    scored_requests_of,
+    list_host_ports,
+    parse_amounts,
+    parse_host_port,
+    read_allocatable,
 )
 from mainstay.scheduler.cache.ring import hash_node, hash_pod
 from mainstay.scheduler.policy import Allocation, Policy
@@ -120,22 +120,24 @@ class _World:
         return None
 
     def port_refusals(self, pod: Object, name: str, own: Object | None) -> Iterable[Refused]:
-        taken = [port for other, node in self.placed if node == name for port in host_ports_of(other)]
+        taken = [port for other, node in self.placed if node == name for port in list_host_ports(other)]
         for each in self.holding:
             if each is not own and each["spec"]["nodeName"] == name:
-                taken += [host_port_of(port) for port in each["spec"].get("ports") or []]
-        taken += [host_port_of(port) for charge, node in self.unconfirmed if node == name for port in charge["ports"]]
-        for port in host_ports_of(pod):
+                taken += [parse_host_port(port) for port in each["spec"].get("ports") or []]
+        taken += [
+            parse_host_port(port) for charge, node in self.unconfirmed if node == name for port in charge["ports"]
+        ]
+        for port in list_host_ports(pod):
             if any(conflicts(port, other) for other in taken):
                 yield "PortTaken", f"{port.ip}:{port.port}/{port.protocol}"
 
     def room_refusals(self, pod: Object, name: str, own: Object | None) -> Iterable[Refused]:
-        allocatable = allocatable_of(self.nodes[name])
-        for resource, amount in requests_of(pod).items():
-            taken = self.taken(name, resource, requests_of)
+        allocatable = read_allocatable(self.nodes[name])
+        for resource, amount in count_requests(pod).items():
+            taken = self.taken(name, resource, count_requests)
             for each in self.holding:
                 if each is not own and each["spec"]["nodeName"] == name:
-                    taken += amounts_of(each["spec"]["resources"]).get(resource, 0)
+                    taken += parse_amounts(each["spec"]["resources"]).get(resource, 0)
             limit = allocatable.get(resource, 0)
             if amount > 0 and taken + self.unconfirmed_of(name, resource) + amount > limit:
                 is_unconfirmed = taken + amount <= limit
@@ -144,7 +146,7 @@ class _World:
 
     def unconfirmed_of(self, name: str, resource: str) -> int:
         return sum(
-            amounts_of(charge["resources"]).get(resource, 0) for charge, node in self.unconfirmed if node == name
+            parse_amounts(charge["resources"]).get(resource, 0) for charge, node in self.unconfirmed if node == name
         )
 
     def taken(self, name: str, resource: str, requests: Any) -> int:
@@ -199,15 +201,15 @@ class _World:
                 if limit.startswith("limits."):
                     continue
                 resource = limit.removeprefix("requests.")
-                wanted = requests_of(pod).get(resource, 0)
+                wanted = count_requests(pod).get(resource, 0)
                 used = sum(
-                    requests_of(other).get(resource, 0)
+                    count_requests(other).get(resource, 0)
                     for other, name in self.placed
                     if other["metadata"]["namespace"] == namespace
                     and name in self.nodes
                     and self.nodes[name]["metadata"]["labels"].get(ZONE) == zone
                 )
-                if wanted and used + wanted > amounts_of({resource: quantity})[resource]:
+                if wanted and used + wanted > parse_amounts({resource: quantity})[resource]:
                     found.add(("ZoneQuotaExceeded", f"{zone}/{resource}"))
         yield from sorted(found)
 
@@ -231,16 +233,16 @@ class _World:
 
     def used_for_scores(self, name: str, resource: str, requests: Any) -> int:
         held = sum(
-            amounts_of(each["spec"]["resources"]).get(resource, 0)
+            parse_amounts(each["spec"]["resources"]).get(resource, 0)
             for each in self.holding
             if each["spec"]["nodeName"] == name
         )
         return self.taken(name, resource, requests) + held + self.unconfirmed_of(name, resource)
 
     def allocation(self, pod: Object, name: str, policy: Policy) -> int:
-        allocatable, total, weights = allocatable_of(self.nodes[name]), 0, 0
+        allocatable, total, weights = read_allocatable(self.nodes[name]), 0, 0
         for resource, weight in policy.resources:
-            requests = scored_requests_of if resource in ("cpu", "memory") else requests_of
+            requests = count_scored_requests if resource in ("cpu", "memory") else count_requests
             limit = allocatable.get(resource, 0)
             wanted = requests(pod).get(resource, 0)
             if limit == 0 or (resource not in ("cpu", "memory", "ephemeral-storage") and not wanted):
@@ -254,15 +256,15 @@ class _World:
         return total // weights if weights else 0
 
     def balance(self, pod: Object, name: str, policy: Policy) -> int:
-        wanted = requests_of(pod)
+        wanted = count_requests(pod)
         if not any(wanted.get(resource) for resource, _ in policy.resources):
             return 0
-        allocatable, before, after = allocatable_of(self.nodes[name]), [], []
+        allocatable, before, after = read_allocatable(self.nodes[name]), [], []
         for resource, _ in policy.resources:
             limit = allocatable.get(resource, 0)
             if limit == 0 or (resource not in ("cpu", "memory", "ephemeral-storage") and not wanted.get(resource)):
                 continue
-            taken = self.used_for_scores(name, resource, requests_of)
+            taken = self.used_for_scores(name, resource, count_requests)
             before.append(min(taken / limit, 1.0))
             after.append(min((taken + wanted.get(resource, 0)) / limit, 1.0))
         return 50 + (50 + balance_of(after) - balance_of(before)) // 2

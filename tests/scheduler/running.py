@@ -48,14 +48,14 @@ class Running:
     async def pod(self, name: str) -> Object:
         return await self.client.get(PODS, name, "default")
 
-    async def node_of(self, name: str) -> str:
+    async def find_node(self, name: str) -> str:
         """Where a pod is; empty if it has no node."""
         return str((await self.pod(name))["spec"].get("nodeName", ""))
 
     async def bound(self, name: str, within: timedelta = timedelta(minutes=2)) -> str:
         """Wait until a pod has a node."""
         async with tasks.timeout(within):
-            while not (node := await self.node_of(name)):
+            while not (node := await self.find_node(name)):
                 await tasks.sleep(timedelta(milliseconds=10))
         return node
 

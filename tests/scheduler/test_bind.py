@@ -86,7 +86,7 @@ async def test_a_server_without_batches_gets_plain_bindings(sim, monkeypatch):
 
         await running.until(lambda: running.scheduler.counts.bound == 4)
 
-        nodes = [await running.node_of(f"web-{number}") for number in range(5)]
+        nodes = [await running.find_node(f"web-{number}") for number in range(5)]
         assert sorted(nodes) == ["", "n1", "n1", "n2", "n2"]
 
 

@@ -60,7 +60,7 @@ async def test_nodes_are_filled_and_never_overfilled(sim):
 
         await running.until(lambda: running.scheduler.counts.bound == 8)
         await tasks.sleep(timedelta(minutes=1))
-        nodes = [await running.node_of(f"web-{number}") for number in range(10)]
+        nodes = [await running.find_node(f"web-{number}") for number in range(10)]
         assert sorted(nodes) == ["", "", *["n1"] * 4, *["n2"] * 4]
 
 
@@ -116,7 +116,7 @@ async def test_a_pod_for_another_scheduler_is_left_alone(sim):
 
         assert await running.bound("ours") == "n1"
         await tasks.sleep(timedelta(minutes=10))
-        assert await running.node_of("theirs") == ""
+        assert await running.find_node("theirs") == ""
         assert "PodScheduled" not in await conditions(running, "theirs")
 
 
@@ -125,7 +125,7 @@ async def test_a_gated_pod_waits_until_its_gates_are_gone(sim):
         await running.add_nodes("n1")
         await running.add_pod("held", schedulingGates=[{"name": "example.com/quota"}])
         await tasks.sleep(timedelta(minutes=10))
-        assert await running.node_of("held") == ""
+        assert await running.find_node("held") == ""
         assert running.cycle.state.pods.count(PodState.GATED) == 1
 
         await running.client.patch(PODS, "held", "default", {"spec": {"schedulingGates": []}})
@@ -149,7 +149,7 @@ async def a_refused_binding(sim: Simulation, patch: pytest.MonkeyPatch) -> Runni
         await tasks.sleep(SECOND)
         await running.add_pod("web-1", cpu="1")
         await tasks.sleep(timedelta(milliseconds=500))
-        assert await running.node_of("web-1") == "n2"
+        assert await running.find_node("web-1") == "n2"
         await running.add_pod("web-2", cpu="1")
         await tasks.sleep(timedelta(seconds=5))
         return running
@@ -187,7 +187,7 @@ async def an_answer_that_never_comes(sim: Simulation, patch: pytest.MonkeyPatch)
         await bind(running.client, "first", "n1")
         is_slow = False
         await tasks.sleep(timedelta(minutes=2))
-        assert [await running.node_of(name) for name in ("first", "second")] == ["n1", ""]
+        assert [await running.find_node(name) for name in ("first", "second")] == ["n1", ""]
         assert (len(running.cycle.state.pods.assumed), len(running.cycle.state.queue)) == (0, 1)
     return sent
 
@@ -247,7 +247,7 @@ async def test_two_schedulers_share_the_same_pods(sim):
         await asyncio.gather(*[running.add_pod(f"web-{number}", cpu="1") for number in range(14)])
 
         await tasks.sleep(timedelta(minutes=2))
-        nodes = [await running.node_of(f"web-{number}") for number in range(14)]
+        nodes = [await running.find_node(f"web-{number}") for number in range(14)]
         assert sorted(nodes) == ["", "", *["n1"] * 4, *["n2"] * 4, *["n3"] * 4]
         assert running.scheduler.counts.bound + rival.counts.bound == 12
         await tasks.stop(task)
@@ -283,7 +283,7 @@ async def test_a_leader_whose_lease_was_taken_binds_nothing_more(sim):
         await running.add_pod("web", cpu="1")
         await tasks.sleep(timedelta(seconds=3))
 
-        assert await running.node_of("web") == ""
+        assert await running.find_node("web") == ""
         assert not running.scheduler.is_deciding
         assert await running.bound("web") == "n1"  # The lease is not renewed, so it is ours again in the end.
 
@@ -417,7 +417,7 @@ async def test_the_room_of_ghosts_is_taken_soon_after_they_are_laid_to_rest(sim)
         ghosts = await unconfirmed_nodes(running)
         await running.add_pod("web", cpu="1")
         await tasks.sleep(timedelta(hours=1))
-        assert await running.node_of("web") == ""
+        assert await running.find_node("web") == ""
 
         await end_ghosts(running, ghosts)
 
@@ -472,7 +472,7 @@ async def test_a_scheduler_that_starts_late_finds_everything(sim):
 
         await tasks.sleep(timedelta(seconds=5))
 
-        nodes = [await running.node_of(name) for name in ("fits", "does-not")]
+        nodes = [await running.find_node(name) for name in ("fits", "does-not")]
         assert sorted(nodes) == ["", "n1"]
         await tasks.stop(task)
 

@@ -96,7 +96,7 @@ async def test_a_broken_node_stops_the_scheduler_and_makes_the_process_unready(s
         async def break_a_node() -> None:
             await running.add_nodes("n1")
             await running.until(lambda: running.scheduler.is_deciding)
-            await running.until(lambda: running.cycle.state.columns.row_of("n1") is not None)
+            await running.until(lambda: running.cycle.state.columns.find_row("n1") is not None)
             running.cycle.state.columns.used[:] += 1
             await running.add_pod("web")
 

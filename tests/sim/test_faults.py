@@ -186,7 +186,7 @@ def test_a_program_that_crashed_at_a_write_is_started_again_and_goes_on(quiet: S
         async with a_scene(quiet, two_writes) as it:
             assert commits(it) == ["first", "second"]
             assert [each.incarnation for each in it.world.history.events if isinstance(each, ProgramCrashed)] == []
-            it.world.faults.at_write("worker", it.world.faults.writes_of("worker") + 1, "crash-after")
+            it.world.faults.at_write("worker", it.world.faults.count_writes("worker") + 1, "crash-after")
             it.world.programs["worker"].crash()
             it.world.programs["worker"].start()
             await tasks.sleep(seconds(5))

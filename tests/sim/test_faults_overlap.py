@@ -190,7 +190,7 @@ async def test_of_two_pasts_the_older_is_shown(sim: Simulation):
 
 async def test_a_watch_stays_in_the_past_until_the_last_has_let_go_that_keeps_it_there(sim: Simulation):
     async with a_scene(sim, servers=1) as it:
-        (tap,) = it.world.gates["server-0"].taps_of("worker")
+        (tap,) = it.world.gates["server-0"].find_taps("worker")
         revision = await it.world.store.revision()
         longer, shorter = tap.stay_at(revision), tap.stay_at(revision)
         await it.admin.create(CONFIG_MAPS, a_configmap("one"), "default")

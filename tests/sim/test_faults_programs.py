@@ -32,12 +32,12 @@ def test_a_clock_jumps_and_comes_back_and_measured_time_goes_on():
 
     async def scene() -> None:
         async with a_scene(sim) as it:
-            clock = sim.clock_of("worker")
+            clock = sim.get_clock("worker")
             before, measured = clock.wall(), clock.monotonic_ns()
             TIMED["clock-skew"].strike(it.world)
             assert clock.wall() == before - timedelta(hours=1)
             await it.write("one")
-            assert sim.clock_of("server-0").wall() > EPOCH
+            assert sim.get_clock("server-0").wall() > EPOCH
             await tasks.sleep(seconds(6))
             assert clock.wall() - before == timedelta(microseconds=(clock.monotonic_ns() - measured) // 1000)
 
@@ -68,7 +68,7 @@ def test_a_machine_dies_with_all_that_runs_on_it_and_comes_back_under_its_name(i
                 assert world.programs["node-0"].ended is ProgramStep.CRASHED
                 await tasks.sleep(seconds(60))
                 assert world.programs["node-0"].incarnation == 1
-                assert sim.disk_of("node-0").names().count("state") == 1 - is_empty
+                assert sim.get_disk("node-0").names().count("state") == 1 - is_empty
                 assert len([each for each in events if isinstance(each, ContainerStarted)]) == 2
                 pod = await admin.get(PODS, "web", "default")
                 assert pod["status"]["phase"] == "Running"

@@ -126,7 +126,7 @@ def test_an_outcome_rests_on_the_write_its_decision_and_what_that_looked_at():
     shipment = supports["core/configmaps/default/shipment-of-order-5"]
     assert InjectionPoint(CLERK, True, "POST /api/v1/namespaces/default/configmaps/shipment-of-order-5", 1) in shipment
     assert InjectionPoint(CLERK, False, "core/configmaps/default/order-5, change 1", 1) in shipment
-    reads = lineage.reads_of(CLERK)
+    reads = lineage.find_reads(CLERK)
     assert reads is not None
     assert {key for key, _ in reads} >= {f"core/configmaps/default/order-{number}" for number in range(1, 10)}
 

@@ -157,13 +157,13 @@ async def test_the_next_incarnation_has_other_chance_the_same_clock_and_what_the
     seen: list[tuple[str, bytes, timedelta]] = []
 
     async def main(env: Env) -> None:
-        sim.clock_of("program").jump(seconds(60))
+        sim.get_clock("program").jump(seconds(60))
         kept = env.disk.read("file") if "file" in env.disk.names() else b""
         env.disk.lock("lock", "us")
         env.disk.append("file", b"synced")
         env.disk.sync("file")
         env.disk.append("file", b"not synced")
-        seen.append((env.chance.uid("x", 0), kept, sim.clock_of("program").skew))
+        seen.append((env.chance.uid("x", 0), kept, sim.get_clock("program").skew))
         await tasks.sleep(seconds(10))
 
     program = a_program(sim, main)

@@ -69,10 +69,10 @@ async def test_the_store_begins_with_the_last_state_at_its_revisions(opened: Bun
 
 def test_all_clocks_go_on_from_the_end_of_the_recording(opened: Bundle):
     with Simulation(0) as sim:
-        early = sim.clock_of("server-1")
+        early = sim.get_clock("server-1")
         sim.set_time(moment(opened.head.until))
 
-        assert {sim.clock.wall(), early.wall(), sim.clock_of("n1").wall()} == {moment(opened.head.until)}
+        assert {sim.clock.wall(), early.wall(), sim.get_clock("n1").wall()} == {moment(opened.head.until)}
 
 
 def test_what_waited_when_the_recording_ended_goes_on(opened: Bundle):

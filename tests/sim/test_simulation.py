@@ -226,8 +226,8 @@ async def test_a_component_is_given_its_clock_its_chance_and_its_disk(sim):
 
 async def test_clocks_of_components_go_wrong_each_by_itself(sim):
     store, scheduler = sim.env("store"), sim.env("scheduler")
-    sim.clock_of("store").jump(timedelta(minutes=-5))
-    sim.clock_of("store").skew += timedelta(minutes=1)
+    sim.get_clock("store").jump(timedelta(minutes=-5))
+    sim.get_clock("store").skew += timedelta(minutes=1)
 
     assert store.clock.wall() == EPOCH - timedelta(minutes=4)
     assert scheduler.clock.wall() == EPOCH
@@ -243,7 +243,7 @@ async def test_the_next_incarnation_has_other_chance_and_the_same_disk(sim):
 
     assert second.chance.uid("pod", 0) != first.chance.uid("pod", 0)
     assert second.disk.read("log") == b"synced and lost"
-    sim.disk_of("store").cut_power()
+    sim.get_disk("store").cut_power()
     third = sim.env("store", incarnation=2)
     with pytest.raises(PowerLost):
         second.disk.names()

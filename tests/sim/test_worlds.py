@@ -49,7 +49,7 @@ def test_all_that_is_drawn_is_said():
 def test_a_deed_is_done_as_often_as_it_weighs():
     options = SwarmOptions({"user": ("second",), "operator": ()})
 
-    assert [each.name for each in options.deeds_of("user", KNOWN["user"])] == ["second"] * 3
+    assert [each.name for each in options.list_actions("user", KNOWN["user"])] == ["second"] * 3
 
 
 @pytest.mark.parametrize("stage", [CoreWorld, FullWorld])

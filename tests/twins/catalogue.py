@@ -94,8 +94,10 @@ def takes_a_list_of_nodes_that_has_not_come_for_an_empty_one(patch: pytest.Monke
 def counts_a_pod_once_it_is_bound(patch: pytest.MonkeyPatch) -> None:
     """And has a name for each attempt."""
     numbers = itertools.count()
-    patch.setattr(_daemons, "is_counted", lambda pod: bool(pod_state.node_of(pod)))
-    patch.setattr(_daemons, "name_of", lambda found, node, failures: f"{found['metadata']['name']}-{next(numbers)}")
+    patch.setattr(_daemons, "is_counted", lambda pod: bool(pod_state.get_node_name(pod)))
+    patch.setattr(
+        _daemons, "build_pod_name", lambda found, node, failures: f"{found['metadata']['name']}-{next(numbers)}"
+    )
 
 
 def replaces_a_rejected_pod_at_once(patch: pytest.MonkeyPatch) -> None:

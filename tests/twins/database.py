@@ -19,10 +19,10 @@ from mainstay.scenarios._database import (
     Parts,
     delete,
     grow,
-    key_of,
-    number_of,
     outdated,
     pod_name,
+    read_key,
+    read_number,
     volume_name,
 )
 
@@ -33,7 +33,7 @@ def believes_that_a_member_has_the_volume_it_was_started_for(patch: pytest.Monke
     def growth(database: Object, parts: Parts) -> tuple[Action, ...]:
         actions: list[Action] = []
         for pod in outdated(database, parts, "storage"):
-            volume = parts.volumes.get(volume_name(database, number_of(pod)))
+            volume = parts.volumes.get(volume_name(database, read_number(pod)))
             actions.append(delete(PODS, pod))
             actions += [] if volume is None else [grow(volume, database["spec"]["storage"])]
         return tuple(actions)
@@ -89,12 +89,12 @@ def removes_what_it_has_said_it_has(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(_database, "surplus", surplus)
     # And then it does not have them any more, whatever is there.
-    honest = _database.status_of
+    honest = _database.build_status
 
     def status_of(database: Object, parts: Parts) -> dict[str, Any]:
         return {**honest(database, parts), "joined": list(range(database["spec"]["replicas"]))}
 
-    patch.setattr(_database, "status_of", status_of)
+    patch.setattr(_database, "build_status", status_of)
 
 
 def takes_one_certificate_for_both(patch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def restarts_members_only_with_the_settings(patch: pytest.MonkeyPatch) -> None:
 
 def says_once_that_a_member_has_joined(patch: pytest.MonkeyPatch) -> None:
     """31b: right after making it, or never; and only those leave that have joined."""
-    honest_members, honest_surplus, honest_status = _database.members, _database.surplus, _database.status_of
+    honest_members, honest_surplus, honest_status = _database.members, _database.surplus, _database.build_status
 
     def joined(database: Object) -> list[int]:
         return list((database.get("status") or {}).get("joined") or [])
@@ -127,9 +127,9 @@ def says_once_that_a_member_has_joined(patch: pytest.MonkeyPatch) -> None:
         for action in honest_members(database, parts):
             actions.append(action)
             if isinstance(action, Create) and action.kind == PODS:
-                said = sorted({*said, number_of(action.object)})
+                said = sorted({*said, read_number(action.object)})
                 body = {"status": {"joined": said}}
-                actions.append(Patch(DATABASES, key_of(database), database["metadata"]["uid"], body, "status"))
+                actions.append(Patch(DATABASES, read_key(database), database["metadata"]["uid"], body, "status"))
         return tuple(actions)
 
     def surplus(database: Object, parts: Parts) -> tuple[Action, ...]:
@@ -140,14 +140,14 @@ def says_once_that_a_member_has_joined(patch: pytest.MonkeyPatch) -> None:
         return tuple(action for action in honest_surplus(database, parts) if may_go(action))
 
     def status_of(database: Object, parts: Parts) -> dict[str, Any]:
-        there = [number_of(pod) for pod in parts.pods.values()]
+        there = [read_number(pod) for pod in parts.pods.values()]
         status = honest_status(database, parts)
         status["joined"] = [each for each in joined(database) if each in there]
         return status if status["joined"] != joined(database) else {_database.SHRUNK_TO: status[_database.SHRUNK_TO]}
 
     patch.setattr(_database, "members", members)
     patch.setattr(_database, "surplus", surplus)
-    patch.setattr(_database, "status_of", status_of)
+    patch.setattr(_database, "build_status", status_of)
 
 
 def removes_volumes_only_with_their_members(patch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def removes_volumes_only_with_their_members(patch: pytest.MonkeyPatch) -> None:
         volumes = {
             name: volume
             for name, volume in parts.volumes.items()
-            if pod_name(database, number_of(volume)) in parts.pods
+            if pod_name(database, read_number(volume)) in parts.pods
         }
         return honest(database, replace(parts, volumes=volumes))
 

@@ -33,7 +33,7 @@ def goes_on_from_revisions_that_never_were(patch: pytest.MonkeyPatch) -> None:
     async def covers(self: StoreEpochs, name: str, revision: int) -> bool:
         return True
 
-    patch.setattr(Session, "_is_unheard_of", is_unheard_of)
+    patch.setattr(Session, "_is_future_revision", is_unheard_of)
     patch.setattr(StoreEpochs, "covers", covers)  # It would be noticed by the opening as well.
 
 

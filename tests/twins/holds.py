@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.holds import HoldReason, ParsedHold, held_of
+from mainstay.api.holds import HoldReason, ParsedHold, parse_hold
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.deployment import controller
@@ -134,6 +134,6 @@ def freezes_until_it_is_released(patch: pytest.MonkeyPatch) -> None:
     """Whatever the clock shows."""
 
     def frozen_by(holds: Iterable[Object], now: datetime) -> tuple[ParsedHold, ...]:
-        return tuple([held for each in holds if (held := held_of(each)) is not None])
+        return tuple([held for each in holds if (held := parse_hold(each)) is not None])
 
     patch.setattr(node_loop, "frozen_by", frozen_by)

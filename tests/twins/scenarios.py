@@ -230,7 +230,7 @@ def names_reservations_after_the_attempt(patch: pytest.MonkeyPatch) -> None:
     leads_with_caches_from_before_its_time(patch)
     numbers = itertools.count()
     patch.setattr(duplicate_reservation, "reservation_name", lambda *identity: f"attempt-{next(numbers)}")
-    patch.setattr(mainstay_kinds, "_name_of", lambda spec: _AnyName())
+    patch.setattr(mainstay_kinds, "_read_name", lambda spec: _AnyName())
 
 
 class _AnyName(str):

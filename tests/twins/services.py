@@ -29,7 +29,7 @@ from tests.twins.scenarios import decides_without_having_seen_its_own_writes
 def makes_slices_under_new_names_on_what_it_has_seen(patch: pytest.MonkeyPatch) -> None:
     """As in kubernetes #100033: a name that no retry can meet, and a cache that does not show the first yet."""
     numbers = itertools.count()
-    patch.setattr(slices, "name_of", lambda service, piece, number: f"{service['name']}-{next(numbers)}")
+    patch.setattr(slices, "build_slice_name", lambda service, piece, number: f"{service['name']}-{next(numbers)}")
     decides_without_having_seen_its_own_writes(patch)
 
 

@@ -12,7 +12,7 @@ from mainstay.api.kind import Object
 from mainstay.api.node_health import HealthState
 from mainstay.api.retry_shape import RetryShape
 from mainstay.controllers.deployment import controller
-from mainstay.controllers.deployment.controller import Rollout, RolloutStep, size_of
+from mainstay.controllers.deployment.controller import Rollout, RolloutStep, read_size
 from mainstay.controllers.node_health import decide
 from mainstay.controllers.pods import slots
 from mainstay.controllers.replicaset import controller as replicaset
@@ -31,7 +31,7 @@ def waits_until_the_template_before_has_come_up(patch: pytest.MonkeyPatch) -> No
     honest = controller.rolled
 
     def rolled(rollout: Rollout, view: View) -> RolloutStep:
-        sizes = [size_of(each) for each in rollout.old]
+        sizes = [read_size(each) for each in rollout.old]
         if rollout.new is None and any(each.wanted > each.available for each in sizes):
             return RolloutStep({}, why="the last rollout is not done")
         return honest(rollout, view)
@@ -75,7 +75,7 @@ def replaces_what_is_unknown_at_once(patch: pytest.MonkeyPatch) -> None:
     """Takes a pod on a silent node for one that is gone."""
 
     def is_active(pod: Object) -> bool:
-        return pod_state.is_active(pod) and (pod_state.condition_of(pod, "Ready") or {}).get("status") != "Unknown"
+        return pod_state.is_active(pod) and (pod_state.find_condition(pod, "Ready") or {}).get("status") != "Unknown"
 
     hasty = SimpleNamespace(**{**vars(pod_state), "is_active": is_active})
     patch.setattr(replicaset, "pod_state", hasty)

@@ -14,19 +14,19 @@ from typing import Final
 
 from mainstay.agent.pod.facts import PodRefused
 from mainstay.api.kind import Object
-from mainstay.api.node_terms import requirements_of
+from mainstay.api.node_terms import parse_requirements
 from mainstay.api.pod_resources import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
     PODS,
-    allocatable_of,
     conflicts,
-    host_ports_of,
+    count_requests,
     is_over,
-    requests_of,
+    list_host_ports,
+    read_allocatable,
 )
-from mainstay.api.taints import NO_EXECUTE, taints_of, tolerations_of, untolerated
+from mainstay.api.taints import NO_EXECUTE, parse_taints, parse_tolerations, untolerated
 
 _ALWAYS_KNOWN: Final = (PODS, CPU, MEMORY, EPHEMERAL_STORAGE)
 """In the order in which they are looked at. A node that does not list them has none of it."""
@@ -47,8 +47,8 @@ def _wrong_system(pod: Object) -> PodRefused | None:
 
 
 def _no_room(pod: Object, present: list[Object], node: Object) -> PodRefused | None:
-    needed, capacity = requests_of(pod), allocatable_of(node)
-    charges = [requests_of(each) for each in present]
+    needed, capacity = count_requests(pod), read_allocatable(node)
+    charges = [count_requests(each) for each in present]
     extended = sorted(resource for resource in needed if resource not in _ALWAYS_KNOWN and resource in capacity)
     for resource in (*_ALWAYS_KNOWN, *extended):
         wanted = needed.get(resource, 0)
@@ -65,18 +65,18 @@ def _no_room(pod: Object, present: list[Object], node: Object) -> PodRefused | N
 
 def _unsuitable(pod: Object, node: Object) -> PodRefused | None:
     name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
-    if not requirements_of(pod["spec"]).matches(name, labels):
+    if not parse_requirements(pod["spec"]).matches(name, labels):
         return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
     if pod["spec"].get("nodeName") not in (None, "", name):
         return _predicate("NodeName", "node(s) didn't match the requested node name")
-    if untolerated(taints_of(node), tolerations_of(pod["spec"]), (NO_EXECUTE,)):
+    if untolerated(parse_taints(node), parse_tolerations(pod["spec"]), (NO_EXECUTE,)):
         return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
     return None
 
 
 def _port_taken(pod: Object, present: list[Object]) -> PodRefused | None:
-    taken = [port for each in present for port in host_ports_of(each)]
-    if any(conflicts(one, other) for one in host_ports_of(pod) for other in taken):
+    taken = [port for each in present for port in list_host_ports(each)]
+    if any(conflicts(one, other) for one in list_host_ports(pod) for other in taken):
         return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
     return None
 

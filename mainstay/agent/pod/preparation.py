@@ -66,8 +66,8 @@ class Preparing:
         try:
             plans: Any = []
             if not self._settings.is_pretend and (pod.get("spec") or {}).get("volumes"):
-                token = await self._token_of(pod) if wants_token(pod) else None
-                plans = plan_volumes(pod, await self._sources_of(pod), token, self._surroundings(address))
+                token = await self._request_token(pod) if wants_token(pod) else None
+                plans = plan_volumes(pod, await self._collect_sources(pod), token, self._surroundings(address))
                 if isinstance(plans, Missing):
                     return self._waiting(plans.reason, plans.message)
             return await self._runner.place(metadata["uid"], metadata["namespace"], metadata["name"], plans)
@@ -84,7 +84,7 @@ class Preparing:
             return _pretended(pod, container, attempt, address)
         surroundings = self._surroundings(address)
         try:
-            sources = await self._sources_of(pod)
+            sources = await self._collect_sources(pod)
         except ApiError as error:
             return self._waiting("CreateContainerConfigError", f"what it refers to cannot be read: {error}")
         env = build_environment(pod, container, sources, surroundings)
@@ -111,7 +111,7 @@ class Preparing:
             has_images=settings.is_pretend,
         )
 
-    async def _sources_of(self, pod: Object) -> Sources:
+    async def _collect_sources(self, pod: Object) -> Sources:
         namespace = pod["metadata"]["namespace"]
         found: dict[tuple[str, str], Object] = {}
         for need in find_needs(pod):
@@ -121,7 +121,7 @@ class Preparing:
                 continue
         return found
 
-    async def _token_of(self, pod: Object) -> str | None:
+    async def _request_token(self, pod: Object) -> str | None:
         """A token of the pod's service account, for as long as the pod is there. None: the server issues none."""
         metadata, spec = pod["metadata"], pod.get("spec") or {}
         uid, now_ns = metadata["uid"], self._clock.monotonic_ns()

@@ -61,7 +61,7 @@ class PodDecisionSummary:
     conditions: tuple[RecordedCondition, ...] = ()
 
 
-def told_of(plan: PodPlan, refused: PodRefused | None) -> PodDecisionSummary | None:
+def summarize_plan(plan: PodPlan, refused: PodRefused | None) -> PodDecisionSummary | None:
     """What a plan changes, in words. None: nothing that is worth it."""
     steps = tuple(text for text in map(_step, plan.steps) if text)
     outcome = _outcome(plan, refused)

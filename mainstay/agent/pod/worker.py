@@ -32,7 +32,7 @@ from mainstay.agent.pod.lifecycle import decide
 from mainstay.agent.pod.plan import End, EndReason, MakeVolumes, PodPlan, Prune, RemovePod, RunHook, StartContainer
 from mainstay.agent.pod.preparation import TRY_AGAIN_AFTER, Preparing
 from mainstay.agent.pod.prober import ProbeTask, has_probes
-from mainstay.agent.pod.record import AgentRecording, PodDecisionSummary, gone, told_of, write_for
+from mainstay.agent.pod.record import AgentRecording, PodDecisionSummary, gone, summarize_plan, write_for
 from mainstay.agent.pod.status_report import RETRY, StatusReport, Turns
 from mainstay.agent.runner import CannotRun, ContainerId, Exited, PodPlace, Runner, Running, State
 from mainstay.agent.settings import AgentSettings
@@ -265,7 +265,7 @@ class PodWorker:
             self._say_what_is_new(plan)
         self._steps = len(plan.steps)
         if home.recording.is_on:
-            self._record(told_of(plan, self.refused), now)
+            self._record(summarize_plan(plan, self.refused), now)
         write = write_for(self._decision, self._pod)
         again_at_ns = self._report.want(self._pod, plan.status, home.node.epoch, write)
         waits = [] if again_at_ns is None else [timedelta(microseconds=(again_at_ns - now_ns) // 1000 + 1)]

@@ -90,7 +90,7 @@ def _numbers(value: Any, path: str, causes: list[StatusCause]) -> None:
         _number(0)(number, f"{path}[{name}]", causes)
 
 
-def _list_of(one: Check) -> Check:
+def _check_each(one: Check) -> Check:
     def check(value: Any, path: str, causes: list[StatusCause]) -> None:
         if not isinstance(value, list):
             causes.append(_wrong_type(path, value, "array"))
@@ -124,11 +124,11 @@ def _wrong_type(path: str, value: Any, wanted: str) -> StatusCause:
     return StatusCause(CauseType.TYPE_INVALID, path, f'Invalid value: "{shown.get(type(value), "null")}": {detail}')
 
 
-_SCOPE = _object((), namespaces=_list_of(_name), selector=_selector, zones=_list_of(_text))
+_SCOPE = _object((), namespaces=_check_each(_name), selector=_selector, zones=_check_each(_text))
 
 
 def _host_ports(value: Any, path: str, causes: list[StatusCause]) -> None:
-    _list_of(_object(("hostPort",), hostPort=_number(1, _PORT_MAX), hostIP=_text, protocol=_protocol))(
+    _check_each(_object(("hostPort",), hostPort=_number(1, _PORT_MAX), hostIP=_text, protocol=_protocol))(
         value, path, causes
     )
     if isinstance(value, list) and len(value) > _PORTS_MAX:
@@ -173,7 +173,7 @@ _PLACEMENT_POLICY = _object(
     scope=_SCOPE,
     active=_truth,
     maxZoneSkew=_number(1),
-    filters=_list_of(_text),
+    filters=_check_each(_text),
     scores=_numbers,
 )
 # One version of a policy is one policy: what it says may not change under those who have decided by it.
@@ -184,7 +184,7 @@ _POLICY_ROLLOUT = _object(
     policy=_name,
     previous=_name,
     paused=_truth,
-    steps=_list_of(_object((), scope=_SCOPE, percent=_number(0, _PERCENT_MAX), holdSeconds=_number(0))),
+    steps=_check_each(_object((), scope=_SCOPE, percent=_number(0, _PERCENT_MAX), holdSeconds=_number(0))),
     freshnessSeconds=_number(0),
 )
 
@@ -192,7 +192,7 @@ _ADMISSION_POLICY = _object(
     (),
     active=_truth,
     scope=_SCOPE,
-    kinds=_list_of(_object(("kind",), group=_text, kind=_text)),
+    kinds=_check_each(_object(("kind",), group=_text, kind=_text)),
     labels=_object(),
     annotations=_object(),
 )
@@ -264,13 +264,13 @@ def _default_reservation(new: Object) -> None:
         fill(spec["resources"], pods="1")
     workload = spec["workload"]
     if not metadata.get("name") and not metadata.get("generateName"):
-        metadata["name"] = _name_of(spec)
+        metadata["name"] = _read_name(spec)
     owner = {field: workload.get(field) for field in ("apiVersion", "kind", "name", "uid")}
     if not metadata.get("ownerReferences") and all(isinstance(each, str) and each for each in owner.values()):
         metadata["ownerReferences"] = [owner]
 
 
-def _name_of(spec: Mapping[str, Any]) -> str:
+def _read_name(spec: Mapping[str, Any]) -> str:
     return reservation_name(spec["workload"], spec.get("generation") or 0, str(spec.get("intent") or ""))
 
 
@@ -278,7 +278,7 @@ def _validate_reservation(new: Object, old: Object | None) -> Sequence[StatusCau
     causes = list(_RESERVATION_VALID(new, old))
     if causes:
         return causes
-    name = _name_of(new["spec"])
+    name = _read_name(new["spec"])
     if old is None and new["metadata"].get("name") != name:
         detail = f"must be {name}, which follows from the workload's uid, the generation and the intent"
         causes.append(invalid_value("metadata.name", new["metadata"].get("name") or "", detail))

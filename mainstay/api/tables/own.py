@@ -7,7 +7,7 @@ status is newer and is read first.
 from datetime import datetime
 from typing import Any
 
-from mainstay.api.holds import HoldPhase, held_of
+from mainstay.api.holds import HoldPhase, parse_hold
 from mainstay.api.kind import Object
 from mainstay.api.tables.fields import at, flag, mapping, moment, text
 from mainstay.api.tables.table import AGE, NAME, Cell, Filled, count_at, filled, flag_at, of, table, text_at
@@ -48,13 +48,13 @@ def _expires(reservation: Object, now: datetime) -> str:
 
 def _held(hold: Object, now: datetime) -> str:
     """What is held: `deployment`, `every namespace`, `shop/web`."""
-    held = held_of(hold)
+    held = parse_hold(hold)
     return NONE if held is None else held.target_text
 
 
 def _held_for(hold: Object, now: datetime) -> str:
     """How long it still holds, by the clock: nothing has to be written when it ends."""
-    held = held_of(hold)
+    held = parse_hold(hold)
     if held is None:
         return NONE
     return human_duration(held.expires_at - now) if held.is_in_force(now) else str(HoldPhase.EXPIRED)

@@ -34,7 +34,7 @@ from mainstay.api.kind_names import (
 )
 from mainstay.api.labels import LabelSelector, from_object
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.owners import controller_of
+from mainstay.api.owners import find_controller
 from mainstay.client.cache import Cache
 from mainstay.client.entry import CachedObject, Change
 from mainstay.client.indexes import NAMESPACE
@@ -71,7 +71,7 @@ def still_disrupted(budget: Object, pods: Sequence[Object], now: datetime) -> tu
     found: dict[str, str] = {}
     ends: list[datetime] = []
     for name, text in sorted(noted.items()):
-        since = pod_state.time_of(text)
+        since = pod_state.parse_time_or_none(text)
         pod = there.get(name)
         if pod is None or since is None or pod_state.is_leaving(pod):
             continue
@@ -107,7 +107,7 @@ def _expected(view: View, pods: Sequence[Object]) -> int:
     """How many pods their owners want, in all. A pod without an owner does not count."""
     found: dict[str, int] = {}
     for pod in pods:
-        reference = controller_of(pod)
+        reference = find_controller(pod)
         if reference is None or reference["uid"] in found:
             continue
         uid, count = _scale(view, pod, reference)
@@ -120,20 +120,20 @@ def _expected(view: View, pods: Sequence[Object]) -> int:
 def _scale(view: View, obj: Object, reference: Object) -> tuple[str, int]:
     """Who wants it, and how many. Raises `_Unknown`."""
     namespace = obj["metadata"]["namespace"]
-    kind = _kind_of(reference)
+    kind = _find_kind(reference)
     if kind is None:
         name = f"{reference.get('kind')} {reference.get('name')}"
         raise _Unknown(f"{name} does not say how many pods it wants")
     owner = view.get(kind, ObjectKey(namespace, reference["name"]))
     if owner is None or owner["metadata"]["uid"] != reference["uid"]:
         return str(reference["uid"]), 0  # It is gone, and wants nothing any more.
-    above = controller_of(owner)
-    if above is not None and kind == REPLICASETS and _kind_of(above) is not None:
+    above = find_controller(owner)
+    if above is not None and kind == REPLICASETS and _find_kind(above) is not None:
         return _scale(view, owner, above)
     return str(reference["uid"]), int((owner.get("spec") or {}).get("replicas", 1))
 
 
-def _kind_of(reference: Object) -> KindName | None:
+def _find_kind(reference: Object) -> KindName | None:
     group, _, _ = str(reference.get("apiVersion", "")).rpartition("/")
     return next((kind for kind in _SCALED if (kind.group, kind.kind) == (group, reference.get("kind"))), None)
 

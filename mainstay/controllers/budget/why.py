@@ -20,16 +20,16 @@ from mainstay.explain.why.found import (
     NOTHING,
     Finding,
     broken,
+    build_source,
+    build_subject,
     clock,
     count,
     done,
-    evidence_of,
     listed,
     sentence,
     shortened,
-    subject_of,
 )
-from mainstay.explain.why.workload import worst_of
+from mainstay.explain.why.workload import find_worst
 from mainstay.journal.record import Ending, moment
 
 
@@ -48,7 +48,7 @@ def budget_advice(budget: Object) -> str:
 
 
 async def why_budget(case: Case, budget: Object) -> Finding:
-    subject = subject_of(DISRUPTION_BUDGETS, budget)
+    subject = build_subject(DISRUPTION_BUDGETS, budget)
     status = budget.get("status") or NOTHING
     allowed = int(status.get("disruptionsAllowed") or 0)
     healthy, needed = int(status.get("currentHealthy") or 0), int(status.get("desiredHealthy") or 0)
@@ -67,7 +67,7 @@ async def why_budget(case: Case, budget: Object) -> Finding:
         text = f"{subject.words} protects no pods: its selector matches none"
         return Finding(cause=Cause.NOTHING_SELECTED, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
     text = f"{subject.words} allows no eviction: {numbers}"
-    worst = await worst_of(case, [pod for pod in chosen if not is_ready(pod)])
+    worst = await find_worst(case, [pod for pod in chosen if not is_ready(pod)])
     also = () if worst is None else (Also(worst[0].cause, worst[0].sentence, worst[1]), *worst[2])
     return Finding(
         cause=Cause.BUDGET_EXHAUSTED,
@@ -111,7 +111,7 @@ async def eviction_refused(case: Case, pod: Object, who: str) -> Finding | None:
     message = shortened(detail or last.outcome.message, 240)
     text = f"The eviction of {who}{by} at {clock(moment(last.at))} was rejected: {message}"
     involved = []
-    all_budgets = await _budgets_of(case, pod)
+    all_budgets = await _find_budgets(case, pod)
     budgets = [each["metadata"]["name"] for each in all_budgets]
     if not frozen and budgets and not any(each in text for each in budgets):
         text = f"{text.removesuffix('.')} ({count(len(budgets), 'budget')}: {listed(budgets)})"
@@ -127,13 +127,13 @@ async def eviction_refused(case: Case, pod: Object, who: str) -> Finding | None:
         sentence=sentence(shortened(text, 400)),
         verdict=Verdict.WAITING,
         since=moment(last.at),
-        chain=(broken("eviction", message, evidence_of(last)),),
+        chain=(broken("eviction", message, build_source(last)),),
         involved=tuple(involved),
         advice="" if frozen else next((text for each in all_budgets if (text := budget_advice(each))), ""),
     )
 
 
-async def _budgets_of(case: Case, pod: Object) -> list[Object]:
+async def _find_budgets(case: Case, pod: Object) -> list[Object]:
     """The disruption budgets that select a pod."""
     namespace, has = pod["metadata"].get("namespace"), pod["metadata"].get("labels") or {}
     found = []

@@ -170,12 +170,12 @@ class Deployments(Controller):
 def held_step(rollout: Rollout, held: ParsedHold) -> RolloutStep:
     """Nothing, but what another number of replicas takes: who scales does not mean the template."""
     why = f"held by Hold {held.name}: {held.words}"
-    active = [each for each in rollout.sets if size_of(each).wanted]
+    active = [each for each in rollout.sets if read_size(each).wanted]
     # All of them may be empty because they were scaled to nothing, or because the rollout has just come that far.
     counting = active or rollout.sets[-1:]
     wanted = rollout.bounds.replicas
     is_rescaled = any(
-        DESIRED_REPLICAS in revisions.annotations_of(each) and revisions.number_in(each, DESIRED_REPLICAS) != wanted
+        DESIRED_REPLICAS in revisions.get_annotations(each) and revisions.number_in(each, DESIRED_REPLICAS) != wanted
         for each in counting
     )
     return RolloutStep(rescaled(rollout) if is_rescaled else {}, is_rolling=False, why=why)
@@ -198,10 +198,10 @@ def next_step(rollout: Rollout, view: View) -> RolloutStep:
 
 def rolled(rollout: Rollout, view: View) -> RolloutStep:
     bounds, new = rollout.bounds, rollout.new
-    old = [size_of(each) for each in rollout.old]
+    old = [read_size(each) for each in rollout.old]
     if new is None:
         return RolloutStep({}, creates=rolling.grown(bounds, SetSize("", 0, 0), old), why="no set has this template")
-    size = size_of(new)
+    size = read_size(new)
     if rollout_status.is_timed_out(rollout.deployment, new) and size.available < size.wanted <= bounds.replicas:
         return RolloutStep({}, why="stopped by its deadline")
     grown = rolling.grown(bounds, size, old)
@@ -219,7 +219,7 @@ def rolled(rollout: Rollout, view: View) -> RolloutStep:
 
 def recreated(rollout: Rollout) -> RolloutStep:
     """All of the old, then all of the new."""
-    running = {each["metadata"]["name"]: 0 for each in rollout.old if size_of(each).wanted}
+    running = {each["metadata"]["name"]: 0 for each in rollout.old if read_size(each).wanted}
     if running:
         return RolloutStep(running, why="old pods go first")
     if not all(revisions.is_at_rest(each) for each in rollout.old):
@@ -227,7 +227,7 @@ def recreated(rollout: Rollout) -> RolloutStep:
     wanted = rollout.bounds.replicas
     if rollout.new is None:
         return RolloutStep({}, creates=wanted, why="the old pods are gone")
-    size = size_of(rollout.new)
+    size = read_size(rollout.new)
     return RolloutStep({} if size.wanted == wanted else {size.name: wanted}, tidies=True)
 
 
@@ -235,31 +235,31 @@ def _was_rescaled(rollout: Rollout) -> bool:
     """Whether the number of replicas has changed since the sets that have pods were sized."""
     wanted = rollout.bounds.replicas
     return any(
-        size_of(each).wanted
-        and DESIRED_REPLICAS in revisions.annotations_of(each)
+        read_size(each).wanted
+        and DESIRED_REPLICAS in revisions.get_annotations(each)
         and revisions.number_in(each, DESIRED_REPLICAS) != wanted
         for each in rollout.sets
     )
 
 
 def _shrinks(rollout: Rollout, sizes: Mapping[str, int]) -> bool:
-    return any(sizes.get(size.name, size.wanted) < size.wanted for size in map(size_of, rollout.sets))
+    return any(sizes.get(size.name, size.wanted) < size.wanted for size in map(read_size, rollout.sets))
 
 
 def rescaled(rollout: Rollout) -> dict[str, int]:
     """How large each set should be for the number of replicas that is wanted now, without going on with a rollout."""
     bounds, new = rollout.bounds, rollout.new
-    active = [each for each in rollout.sets if size_of(each).wanted]
+    active = [each for each in rollout.sets if read_size(each).wanted]
     only = active[0] if len(active) == 1 else (rollout.sets[-1] if not active and rollout.sets else None)
     if only is not None:
         return {only["metadata"]["name"]: bounds.replicas}
     if new is not None and _is_saturated(new, bounds.replicas):
         return {new["metadata"]["name"]: bounds.replicas} | {
-            each["metadata"]["name"]: 0 for each in rollout.old if size_of(each).wanted
+            each["metadata"]["name"]: 0 for each in rollout.old if read_size(each).wanted
         }
     if (rollout.deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
         return {}
-    newest_first = [size_of(each) for each in reversed(revisions.by_age(active))]
+    newest_first = [read_size(each) for each in reversed(revisions.by_age(active))]
     replicas = int((rollout.deployment.get("status") or {}).get("replicas") or 0)
     return rolling.rescaled(bounds, newest_first, replicas)
 
@@ -267,10 +267,10 @@ def rescaled(rollout: Rollout) -> dict[str, int]:
 def _is_saturated(new: Object, replicas: int) -> bool:
     available = int((new.get("status") or {}).get("availableReplicas") or 0)
     desired = revisions.number_in(new, DESIRED_REPLICAS)
-    return size_of(new).wanted == desired == available == replicas
+    return read_size(new).wanted == desired == available == replicas
 
 
-def size_of(replica_set: Object) -> SetSize:
+def read_size(replica_set: Object) -> SetSize:
     wanted = int(replica_set["spec"].get("replicas", 1))
     available = int((replica_set.get("status") or {}).get("availableReplicas") or 0)
     # What it was last told to give up still counts as available until it says so. It does not for us.
@@ -282,7 +282,7 @@ def _unsaid(rollout: Rollout) -> list[str]:
     """Sets that have said nothing since they were last sized. One that was larger before, and grows again, would seem
     to have pods that it has just been told to give up."""
     return [
-        each["metadata"]["name"] for each in rollout.sets if size_of(each).wanted and not revisions.is_observed(each)
+        each["metadata"]["name"] for each in rollout.sets if read_size(each).wanted and not revisions.is_observed(each)
     ]
 
 
@@ -307,14 +307,14 @@ def _sized(rollout: Rollout, sizes: Mapping[str, int]) -> list[Action]:
     """The sets as they should be: their sizes, and what the new one copies from the Deployment. It comes first."""
     actions: list[Action] = []
     for each in [*([] if rollout.new is None else [rollout.new]), *rollout.old]:
-        metadata, before = each["metadata"], size_of(each).wanted
+        metadata, before = each["metadata"], read_size(each).wanted
         body: dict[str, Any] = {}
         if each is rollout.new:
             body = revisions.changes_to_new(rollout.deployment, each, rollout.old)
         after = sizes.get(metadata["name"])
         if after is not None:
             noted = revisions.sized(rollout.bounds.replicas, rollout.bounds.most)
-            noted = {name: text for name, text in noted.items() if revisions.annotations_of(each).get(name) != text}
+            noted = {name: text for name, text in noted.items() if revisions.get_annotations(each).get(name) != text}
             if noted:
                 annotations = {**(body.get("metadata") or {}).get("annotations", {}), **noted}
                 body["metadata"] = {"annotations": annotations}
@@ -329,7 +329,7 @@ def _sized(rollout: Rollout, sizes: Mapping[str, int]) -> list[Action]:
 
 def _told(rollout: Rollout, actions: Sequence[Action]) -> list[Tell]:
     """Each change of a set's size, in upstream's words."""
-    before = {each["metadata"]["name"]: size_of(each).wanted for each in rollout.sets}
+    before = {each["metadata"]["name"]: read_size(each).wanted for each in rollout.sets}
     found = []
     for action in actions:
         match action:
@@ -349,7 +349,7 @@ def _told(rollout: Rollout, actions: Sequence[Action]) -> list[Tell]:
 def _numbered(rollout: Rollout, key: ObjectKey) -> list[Action]:
     """The Deployment says which revision it is at."""
     revision = str(rollout.revision)
-    if revisions.annotations_of(rollout.deployment).get(REVISION) == revision:
+    if revisions.get_annotations(rollout.deployment).get(REVISION) == revision:
         return []
     body = {"metadata": {"annotations": {REVISION: revision}}}
     return [Patch(DEPLOYMENTS, key, rollout.deployment["metadata"]["uid"], body)]
@@ -366,7 +366,7 @@ def _free_hash(rollout: Rollout, view: View, collisions: int) -> tuple[int, str]
     deployment = rollout.deployment
     for number in range(collisions, collisions + COLLISIONS_MAX):
         suffix = revisions.compute_hash(deployment["spec"]["template"], number)
-        key = ObjectKey(deployment["metadata"]["namespace"], revisions.name_of(deployment, suffix))
+        key = ObjectKey(deployment["metadata"]["namespace"], revisions.build_set_name(deployment, suffix))
         if view.get(REPLICASETS, key) is None:
             return number, suffix
     raise AssertionError(f"{COLLISIONS_MAX} names for a set of {deployment['metadata']['name']} are all taken")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from mainstay.api import pod_state
-from mainstay.api.holds import HoldScope, ParsedHold, held_of, held_rollouts, holding_rollout, in_force
+from mainstay.api.holds import HoldScope, ParsedHold, held_rollouts, holding_rollout, in_force, parse_hold
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import HOLDS
 from mainstay.api.object_key import ObjectKey
@@ -28,7 +28,7 @@ def held_deployments(change: Change) -> Iterable[ObjectKey]:
     """Wakes the Deployment whose rollout a Hold holds, or does so no longer."""
     found: dict[ObjectKey, None] = {}
     for entry in (change.old, change.new):
-        held = None if entry is None else held_of(entry.object())
+        held = None if entry is None else parse_hold(entry.object())
         if held is not None and held.what is HoldScope.ROLLOUT:
             found[ObjectKey(held.namespace, held.target)] = None
     return list(found)
@@ -45,7 +45,7 @@ def hold_on(view: View, key: ObjectKey) -> ParsedHold | None:
 
 def told_of_hold(deployment: Object, held: ParsedHold | None) -> list[Tell]:
     """Once when it begins and once when it ends: what was said last is in the condition."""
-    condition = pod_state.condition_of(deployment, status.PROGRESSING) or {}
+    condition = pod_state.find_condition(deployment, status.PROGRESSING) or {}
     before = condition.get("reason")
     if held is not None and before not in (status.HELD, status.TIMED_OUT):
         text = f"Rollout stays as it is: Hold {held.name}: {held.words}"

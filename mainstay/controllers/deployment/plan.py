@@ -5,14 +5,14 @@ from typing import Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import REPLICASETS
-from mainstay.api.owners import controller_of
+from mainstay.api.owners import find_controller
 from mainstay.controllers.deployment import revisions
 from mainstay.controllers.deployment.controller import Deployments
 from mainstay.explain.registry import PlanRoom
 
 
 def _is_current(deployment: Object, sets: Sequence[Object], pod: Object) -> bool:
-    new, owner = revisions.new_set(deployment, sets), controller_of(pod)
+    new, owner = revisions.new_set(deployment, sets), find_controller(pod)
     return new is not None and owner is not None and bool(new["metadata"]["uid"] == owner["uid"])
 
 

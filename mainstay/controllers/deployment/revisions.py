@@ -40,7 +40,7 @@ _NOT_COPIED: Final = frozenset(
 )
 
 
-def annotations_of(obj: Object) -> Mapping[str, str]:
+def get_annotations(obj: Object) -> Mapping[str, str]:
     found: Mapping[str, str] = obj["metadata"].get("annotations") or {}
     return found
 
@@ -51,7 +51,7 @@ def parse_revision(obj: Object) -> int:
 
 
 def number_in(obj: Object, annotation: str) -> int:
-    text = annotations_of(obj).get(annotation, "")
+    text = get_annotations(obj).get(annotation, "")
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
@@ -86,7 +86,7 @@ def compute_hash(template: Object, collisions: int) -> str:
     return short_hash(text, str(collisions) if collisions else "", length=_HASH_LENGTH)
 
 
-def name_of(deployment: Object, suffix: str) -> str:
+def build_set_name(deployment: Object, suffix: str) -> str:
     return f"{deployment['metadata']['name'][: _NAME_LENGTH_MAX - len(suffix) - 1]}-{suffix}"
 
 
@@ -107,7 +107,7 @@ def made_set(deployment: Object, suffix: str, replicas: int, most: int, revision
         made["minReadySeconds"] = spec["minReadySeconds"]
     return {
         "metadata": {
-            "name": name_of(deployment, suffix),
+            "name": build_set_name(deployment, suffix),
             "namespace": metadata["namespace"],
             "labels": labels,
             "annotations": {
@@ -129,14 +129,14 @@ def sized(desired: int, most: int) -> dict[str, str]:
 def changes_to_new(deployment: Object, new: Object, old: Sequence[Object]) -> Object:
     """What has to change in the set that has the wanted template for it to be the new one. Empty: nothing."""
     annotations: dict[str, str] = {
-        name: text for name, text in _copied(deployment).items() if annotations_of(new).get(name) != text
+        name: text for name, text in _copied(deployment).items() if get_annotations(new).get(name) != text
     }
     revision = parse_revision(new)
     wanted = max((parse_revision(each) for each in old), default=0) + 1
     if revision < wanted:
         annotations[REVISION] = str(wanted)
         if revision:
-            annotations[REVISION_HISTORY] = _history(annotations_of(new).get(REVISION_HISTORY, ""), revision)
+            annotations[REVISION_HISTORY] = _history(get_annotations(new).get(REVISION_HISTORY, ""), revision)
     body: dict[str, Any] = {"metadata": {"annotations": annotations}} if annotations else {}
     min_ready = deployment["spec"].get("minReadySeconds") or 0
     if (new["spec"].get("minReadySeconds") or 0) != min_ready:
@@ -145,7 +145,7 @@ def changes_to_new(deployment: Object, new: Object, old: Sequence[Object]) -> Ob
 
 
 def _copied(deployment: Object) -> dict[str, str]:
-    return {name: text for name, text in annotations_of(deployment).items() if name not in _NOT_COPIED}
+    return {name: text for name, text in get_annotations(deployment).items() if name not in _NOT_COPIED}
 
 
 def _history(before: str, revision: int) -> str:

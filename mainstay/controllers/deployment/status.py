@@ -92,7 +92,7 @@ def has_deadline(deployment: Object) -> bool:
 
 def is_timed_out(deployment: Object, new: Object) -> bool:
     """Whether it was said that the rollout to this set is late."""
-    condition = pod_state.condition_of(deployment, PROGRESSING)
+    condition = pod_state.find_condition(deployment, PROGRESSING)
     return condition is not None and condition.get("reason") == TIMED_OUT and _is_about(condition, deployment, new)
 
 
@@ -232,7 +232,9 @@ def _deadline(conditions: Conditions, deployment: Object) -> datetime | None:
     condition = conditions.get(PROGRESSING)
     if condition is None or not has_deadline(deployment) or condition.get("reason") in _WITHOUT_DEADLINE:
         return None
-    since = pod_state.time_of(condition.get("lastUpdateTime")) or pod_state.time_of(condition.get("lastTransitionTime"))
+    since = pod_state.parse_time_or_none(condition.get("lastUpdateTime")) or pod_state.parse_time_or_none(
+        condition.get("lastTransitionTime")
+    )
     if since is None:
         return None
     return since + timedelta(seconds=deployment["spec"]["progressDeadlineSeconds"]) + _A_LITTLE_LATER
@@ -248,7 +250,7 @@ def _is_about(condition: Any, deployment: Object, new: Object) -> bool:
 def _say_failures(conditions: Conditions, new: Object | None, old: Sequence[Object]) -> None:
     for each in ([] if new is None else [new], old):
         for replica_set in each:
-            failure = pod_state.condition_of(replica_set, REPLICA_FAILURE)
+            failure = pod_state.find_condition(replica_set, REPLICA_FAILURE)
             if failure is not None:
                 text = str(failure.get("message", ""))
                 before = conditions.get(REPLICA_FAILURE)

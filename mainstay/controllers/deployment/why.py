@@ -12,7 +12,7 @@ from mainstay.api.holds import HoldScope
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
-from mainstay.api.pod_state import condition_of, is_active, is_leaving, is_ready, time_of
+from mainstay.api.pod_state import find_condition, is_active, is_leaving, is_ready, parse_time_or_none
 from mainstay.controllers.deployment import revisions
 from mainstay.controllers.deployment import status as rollout_status
 from mainstay.explain.registry import WhyRoom
@@ -24,14 +24,14 @@ from mainstay.explain.why.found import (
     NOTHING,
     Finding,
     broken,
+    build_source,
+    build_subject,
     clock,
     done,
-    evidence_of,
     listed,
     said_by,
     sentence,
     shortened,
-    subject_of,
     waiting,
     written,
 )
@@ -42,10 +42,10 @@ from mainstay.explain.why.workload import (
     complete,
     find_desired,
     find_fight,
+    find_worst,
     on_late_nodes,
     set_link,
     wanted_replicas,
-    worst_of,
 )
 from mainstay.explain.writers import Version
 
@@ -56,7 +56,7 @@ async def why_deployment(case: Case, deployment: Object) -> Finding:
     if is_leaving(deployment):
         return await leaving(case, DEPLOYMENTS, deployment)
     await case.moment.load([REPLICASETS, PODS, NODES])
-    subject = subject_of(DEPLOYMENTS, deployment)
+    subject = build_subject(DEPLOYMENTS, deployment)
     versions = await case.versions(DEPLOYMENTS.text, subject.namespace, subject.name)
     wanted_since, desired = find_desired(deployment, versions)
     if (fight := find_fight(subject.words, versions, case.now)) is not None:
@@ -89,7 +89,7 @@ async def why_deployment(case: Case, deployment: Object) -> Finding:
     old = [pod for each in sets if each is not new for pod in await case.owned(PODS, each["metadata"].get("uid", ""))]
     below = await case.hold_up(REPLICASETS, new, subject.words, _old_words(old))
     if below is not None:
-        worst = await worst_of(case, [pod for pod in old if is_active(pod) and not is_ready(pod)])
+        worst = await find_worst(case, [pod for pod in old if is_active(pod) and not is_ready(pod)])
         beside = () if worst is None else (Also(worst[0].cause, worst[0].sentence, worst[1]), *worst[2])
         return _given_up(deployment, replace(below, also=(*below.also, *beside))).after(links)
     links.append(set_link(new))
@@ -101,7 +101,7 @@ async def why_deployment(case: Case, deployment: Object) -> Finding:
 
 def _given_up(deployment: Object, found: Finding) -> Finding:
     """A rollout whose deadline has passed is not waited for any more, whatever it would still need."""
-    said = condition_of(deployment, rollout_status.PROGRESSING)
+    said = find_condition(deployment, rollout_status.PROGRESSING)
     if said is None or said.get("status") != "False" or found.verdict is not Verdict.WAITING:
         return found
     link = broken("deadline", f"{said.get('reason')}: the rollout failed", said_by(deployment, said))
@@ -109,17 +109,17 @@ def _given_up(deployment: Object, found: Finding) -> Finding:
 
 
 async def _controller(case: Case, kind: KindName, workload: Object, controller: str, observed: int) -> ChainLink:
-    subject = subject_of(kind, workload)
+    subject = build_subject(kind, workload)
     records = await case.records(kind.text, subject.namespace, subject.name, subject.uid)
     own = [each for each in records if each.component == controller and each.subject.generation == subject.generation]
     first = own[0] if own else None
-    evidence = evidence_of(first) if first is not None else said_by(workload)
+    evidence = build_source(first) if first is not None else said_by(workload)
     reason = f": {first.reasons[0]}" if first is not None and first.reasons else ""
     return done("controller", f"{controller} observed generation {observed}{reason}", evidence)
 
 
 async def _rollout_held(case: Case, deployment: Object, words: str) -> Finding | None:
-    subject = subject_of(DEPLOYMENTS, deployment)
+    subject = build_subject(DEPLOYMENTS, deployment)
     for hold in await case.holds(DEPLOYMENTS, subject.name, subject.namespace):
         if hold.what is HoldScope.ROLLOUT:
             text = f"the rollout of {words} is held by {hold.owner} until {clock(hold.expires_at)}: {hold.reason}"
@@ -151,8 +151,8 @@ def _paused(deployment: Object, versions: Sequence[Version], words: str) -> Find
 
 
 async def _no_set(case: Case, deployment: Object, since: datetime | None) -> Finding:
-    said = condition_of(deployment, rollout_status.PROGRESSING) or NOTHING
-    words = subject_of(DEPLOYMENTS, deployment).words
+    said = find_condition(deployment, rollout_status.PROGRESSING) or NOTHING
+    words = build_subject(DEPLOYMENTS, deployment).words
     if said.get("reason") == rollout_status.CREATE_FAILED:
         message = str(said.get("message") or "")
         cause, verdict = refusal_cause(str(said.get("cause") or ""))
@@ -161,7 +161,7 @@ async def _no_set(case: Case, deployment: Object, since: datetime | None) -> Fin
             cause=cause,
             sentence=sentence(shortened(text, 360)),
             verdict=verdict,
-            since=time_of(said.get("lastTransitionTime")),
+            since=parse_time_or_none(said.get("lastTransitionTime")),
             chain=(broken("replicaset", shortened(message, 160), said_by(deployment, said)),),
         )
     what = f"{words} has no ReplicaSet for its template yet"
@@ -187,13 +187,13 @@ async def _rolling(
     case: Case, deployment: Object, new: Object, sets: Sequence[Object], since: datetime | None
 ) -> Finding:
     """All pods that are there are ready, and the rollout is not over."""
-    words = subject_of(DEPLOYMENTS, deployment).words
+    words = build_subject(DEPLOYMENTS, deployment).words
     old = [each for each in sets if each is not new and wanted_replicas(each)]
     status = deployment.get("status") or NOTHING
     wanted = wanted_replicas(deployment)
     updated, available = int(status.get("updatedReplicas") or 0), int(status.get("availableReplicas") or 0)
-    said = condition_of(deployment, rollout_status.PROGRESSING) or NOTHING
-    moved = time_of(said.get("lastUpdateTime")) or since
+    said = find_condition(deployment, rollout_status.PROGRESSING) or NOTHING
+    moved = parse_time_or_none(said.get("lastUpdateTime")) or since
     stuck: Finding | None = None
     leftover = [
         pod for each in sets for pod in await case.owned(PODS, each["metadata"].get("uid", "")) if is_leaving(pod)
@@ -201,7 +201,7 @@ async def _rolling(
     if leftover and case.now - (moved or case.now) > _A_MOMENT:
         first = await of_pod(case, leftover[0], is_asked=False)
         if first.cause not in (Cause.TERMINATING, Cause.SCALED_DOWN, Cause.ROLLED_OVER):
-            stuck = replace(first, about=subject_of(PODS, leftover[0]))
+            stuck = replace(first, about=build_subject(PODS, leftover[0]))
     if stuck is not None:
         return replace(stuck, sentence=shortened(f"The rollout of {words} waits: {stuck.sentence}", 400))
     if old and updated >= wanted and case.now - (moved or case.now) > timedelta(seconds=30):

@@ -18,15 +18,15 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.endpoints.routes import (
     HEADLESS,
     Port,
-    addresses_of,
-    families_of,
-    hostname_of,
+    find_hostname,
     is_headless,
     is_routed,
-    ports_of,
+    list_addresses,
+    list_families,
     reference_to_pod,
+    resolve_ports,
 )
-from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, pods_of, selecting_pods, selector_of
+from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, find_pods, get_selector, selecting_pods
 from mainstay.loop.controller import Controller, Reads, same_name
 from mainstay.loop.decision import Create, Decision, Delete, Patch
 from mainstay.loop.view import View
@@ -54,10 +54,10 @@ class Endpoints(Controller):
         service, there = view.get(SERVICES, key), view.get(ENDPOINTS, key)
         if service is None:
             return Decision() if there is None or not _is_ours(there) else Decision((_removed(there),))
-        if not selector_of(service):
+        if not get_selector(service):
             return Decision()
-        subsets, is_truncated = truncated(subsets_of(service, pods_of(view, service)))
-        labels = labels_of(service)
+        subsets, is_truncated = truncated(build_subsets(service, find_pods(view, service)))
+        labels = build_endpoints_labels(service)
         if there is None:
             metadata: dict[str, Any] = {"name": key.name, "namespace": key.namespace, "labels": labels}
             if is_truncated:
@@ -78,19 +78,19 @@ class _At:
     unready: tuple[str, ...]
 
 
-def subsets_of(service: Object, pods: Iterable[Object]) -> list[Object]:
+def build_subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
     """The addresses, by the ports that they have in common; sorted."""
-    family = families_of(service)[0]
+    family = list_families(service)[0]
     publishes_all = bool((service.get("spec") or {}).get("publishNotReadyAddresses"))
     bodies: dict[str, Object] = {}
     at: dict[Port | None, dict[str, bool]] = {}
     for pod in pods:
-        addresses = addresses_of(pod, family)
+        addresses = list_addresses(pod, family)
         if not addresses or not is_routed(pod, with_leaving=publishes_all):
             continue
         uid = pod["metadata"]["uid"]
         bodies[uid] = _address(service, pod, addresses[0])
-        ports: Sequence[Port | None] = ports_of(service, pod)
+        ports: Sequence[Port | None] = resolve_ports(service, pod)
         if not ports and is_headless(service) and not service["spec"].get("ports"):
             ports = (None,)
         for port in ports:
@@ -124,9 +124,9 @@ def _port(port: Port) -> Object:
 
 def _address(service: Object, pod: Object, address: str) -> Object:
     body: Object = {"ip": address, "targetRef": reference_to_pod(pod)}
-    if node := pod_state.node_of(pod):
+    if node := pod_state.get_node_name(pod):
         body["nodeName"] = node
-    if name := hostname_of(service, pod):
+    if name := find_hostname(service, pod):
         body["hostname"] = name
     return body
 
@@ -163,7 +163,7 @@ def _shares(counts: Sequence[int], most: int) -> list[int]:
     return shares
 
 
-def labels_of(service: Object) -> dict[str, str]:
+def build_endpoints_labels(service: Object) -> dict[str, str]:
     labels = {**(service["metadata"].get("labels") or {}), MANAGED_BY: MANAGER, SKIP_MIRROR: "true"}
     labels.pop(HEADLESS, None)
     return {**labels, HEADLESS: ""} if is_headless(service) else labels

@@ -51,7 +51,7 @@ def is_headless(service: Object) -> bool:
     return bool((service.get("spec") or {}).get("clusterIP") == "None")
 
 
-def families_of(service: Object) -> list[str]:
+def list_families(service: Object) -> list[str]:
     return list((service.get("spec") or {}).get("ipFamilies") or (FAMILY_DEFAULT,))
 
 
@@ -63,24 +63,24 @@ def is_routed(pod: Object, *, with_leaving: bool = True) -> bool:
     return with_leaving or not pod_state.is_leaving(pod)
 
 
-def addresses_of(pod: Object, family: str) -> list[str]:
+def list_addresses(pod: Object, family: str) -> list[str]:
     status = pod.get("status") or {}
     given = [str(each.get("ip") or "") for each in status.get("podIPs") or ()] or [str(status.get("podIP") or "")]
     return [address for address in given if address and ("IPv6" if ":" in address else "IPv4") == family]
 
 
-def ports_of(service: Object, pod: Object) -> tuple[Port, ...]:
+def resolve_ports(service: Object, pod: Object) -> tuple[Port, ...]:
     """The ports of a Service as this pod has them. One that is named, and that the pod has not, is left out."""
     found = []
     for port in (service.get("spec") or {}).get("ports") or ():
         protocol = str(port.get("protocol") or "TCP")
-        number = target_of(port, protocol, pod)
+        number = resolve_target_port(port, protocol, pod)
         if number is not None:
             found.append(Port(str(port.get("name") or ""), protocol, number, str(port.get("appProtocol") or "")))
     return tuple(found)
 
 
-def target_of(port: Mapping[str, Any], protocol: str, pod: Object) -> int | None:
+def resolve_target_port(port: Mapping[str, Any], protocol: str, pod: Object) -> int | None:
     target = port.get("targetPort")
     if isinstance(target, int) and target:
         return target
@@ -98,7 +98,7 @@ def _serving_containers(spec: Object) -> Iterable[Object]:
     yield from (each for each in spec.get("initContainers") or () if each.get("restartPolicy") == _SIDECAR)
 
 
-def endpoint_of(service: Object, pod: Object, addresses: Sequence[str], zone: str = "") -> Endpoint:
+def build_endpoint(service: Object, pod: Object, addresses: Sequence[str], zone: str = "") -> Endpoint:
     metadata = pod["metadata"]
     serves, leaves = pod_state.is_ready(pod), pod_state.is_leaving(pod)
     publishes_all = bool((service.get("spec") or {}).get("publishNotReadyAddresses"))
@@ -111,9 +111,9 @@ def endpoint_of(service: Object, pod: Object, addresses: Sequence[str], zone: st
         },
         "targetRef": reference_to_pod(pod),
     }
-    if name := hostname_of(service, pod):
+    if name := find_hostname(service, pod):
         body["hostname"] = name
-    if node := pod_state.node_of(pod):
+    if node := pod_state.get_node_name(pod):
         body["nodeName"] = node
     if zone:
         body["zone"] = zone
@@ -125,7 +125,7 @@ def reference_to_pod(pod: Object) -> Object:
     return {"kind": "Pod", "namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]}
 
 
-def hostname_of(service: Object, pod: Object) -> str:
+def find_hostname(service: Object, pod: Object) -> str:
     """Its own name below that of the Service, if it asks for one."""
     spec = pod.get("spec") or {}
     return str(spec.get("hostname") or "") if spec.get("subdomain") == service["metadata"]["name"] else ""
@@ -135,11 +135,11 @@ def wanted(service: Object, pods: Iterable[Object], zones: Mapping[str, str]) ->
     """All endpoints of a Service, by what goes into one slice. Sorted, but for the pods, which come as given."""
     found: dict[EndpointGroup, list[Endpoint]] = {}
     routed = [pod for pod in pods if is_routed(pod)]
-    for family in families_of(service):
+    for family in list_families(service):
         for pod in routed:
-            addresses = addresses_of(pod, family)
-            ports = ports_of(service, pod)
+            addresses = list_addresses(pod, family)
+            ports = resolve_ports(service, pod)
             if addresses:
-                endpoint = endpoint_of(service, pod, addresses, zones.get(pod_state.node_of(pod), ""))
+                endpoint = build_endpoint(service, pod, addresses, zones.get(pod_state.get_node_name(pod), ""))
                 found.setdefault(EndpointGroup(family, ports), []).append(endpoint)
     return {group: found[group] for group in sorted(found)}

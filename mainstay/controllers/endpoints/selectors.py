@@ -25,7 +25,7 @@ def _under_labels(metadata: Any) -> Iterable[str]:
 
 
 def _under_selector(service: Any) -> Iterable[str]:
-    selector = selector_of(service)
+    selector = get_selector(service)
     if not selector:
         return ()
     return (_value(service["metadata"].get("namespace", ""), *min(selector.items())),)
@@ -41,7 +41,7 @@ SELECTING: Final = Index("selecting", (), _under_selector)
 """Of Services: by namespace and the first label of the selector."""
 
 
-def selector_of(service: Object) -> Mapping[str, str]:
+def get_selector(service: Object) -> Mapping[str, str]:
     """The labels that it asks for. Empty: it selects nothing."""
     spec = service.get("spec") or {}
     if spec.get("type") == EXTERNAL_NAME:
@@ -51,20 +51,20 @@ def selector_of(service: Object) -> Mapping[str, str]:
 
 
 def selects(service: Object, labels: Mapping[str, str]) -> bool:
-    selector = selector_of(service)
+    selector = get_selector(service)
     return bool(selector) and selector.items() <= labels.items()
 
 
-def pods_of(view: View, service: Object) -> list[Object]:
+def find_pods(view: View, service: Object) -> list[Object]:
     """The pods that a Service selects, by name. Pods must be declared with the index `LABELLED`."""
-    selector = selector_of(service)
+    selector = get_selector(service)
     if not selector:
         return []
     found = view.by(PODS, LABELLED.name, _value(service["metadata"]["namespace"], *min(selector.items())))
     return [pod for pod in found if selects(service, pod["metadata"].get("labels") or {})]
 
 
-def services_of(view: View, pod: Object) -> list[Object]:
+def find_services(view: View, pod: Object) -> list[Object]:
     """The Services that select a pod. They must be declared with the index `SELECTING`."""
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
@@ -80,7 +80,7 @@ def keys_selected(service: CachedObject | None, pods: Cache) -> list[ObjectKey]:
     """The keys of the pods that may be selected by a Service: those with one label of its selector."""
     if service is None:
         return []
-    selector = selector_of(service.object())
+    selector = get_selector(service.object())
     return list(pods.by(LABELLED.name, _value(service.key.namespace, *min(selector.items())))) if selector else []
 
 

@@ -27,7 +27,7 @@ from mainstay.client.cache import Cache
 from mainstay.client.entry import CachedObject, Change
 from mainstay.client.indexes import Index
 from mainstay.client.partial import reader
-from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, keys_selected, services_of
+from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, find_services, keys_selected
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import Decision, WakeAt
@@ -103,12 +103,12 @@ class Serving(Controller):
         pod = view.get(PODS, key)
         if pod is None or not pod_state.is_active(pod):
             return Decision()
-        said = pod_state.condition_of(pod, SERVING_CONDITION)
+        said = pod_state.find_condition(pod, SERVING_CONDITION)
         if not pod_state.is_ready(pod):
             return Decision() if said is None else _say(Truth.FALSE, ServingReason.NOT_READY, "it is not ready")
         if service := _leading_here(view, pod):
             return _say(Truth.TRUE, ServingReason.IN_SLICE, f"Service {service} routes to it")
-        services = [each["metadata"]["name"] for each in services_of(view, pod)]
+        services = [each["metadata"]["name"] for each in find_services(view, pod)]
         if said is None and not services:
             return Decision()
         if not services:

@@ -26,8 +26,8 @@ from mainstay.client.entry import CachedObject, Change
 from mainstay.client.indexes import Index
 from mainstay.client.partial import reader
 from mainstay.controllers.endpoints.packing import DesiredSlice, ExistingSlice, Packing, held_in, packed
-from mainstay.controllers.endpoints.routes import HEADLESS, families_of, is_headless, wanted
-from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, pods_of, selecting_pods, selector_of
+from mainstay.controllers.endpoints.routes import HEADLESS, is_headless, list_families, wanted
+from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, find_pods, get_selector, selecting_pods
 from mainstay.controllers.pods.slots import short_hash
 from mainstay.loop.controller import Controller, Reads, reference_to
 from mainstay.loop.decision import Action, Create, Decision, Delete, Patch, WakeAt
@@ -60,7 +60,7 @@ OF_SERVICE: Final = Index("of-service", ("metadata",), _under_service)
 """The slices that are ours to keep, by namespace and name of the Service."""
 
 
-def _service_of(change: Change) -> Iterable[ObjectKey]:
+def _find_service(change: Change) -> Iterable[ObjectKey]:
     found: dict[ObjectKey, None] = {}
     for entry in (change.old, change.new):
         for value in () if entry is None else _under_service(entry.object()["metadata"]):
@@ -87,20 +87,20 @@ class EndpointSlices(Controller):
     reads = (
         Reads(PODS, wakes_among=selecting_pods(), indexes=(LABELLED,)),
         Reads(NODES, wakes_among=_when_a_zone_changes),
-        Reads(ENDPOINT_SLICES, wakes=_service_of, indexes=(OF_SERVICE,)),
+        Reads(ENDPOINT_SLICES, wakes=_find_service, indexes=(OF_SERVICE,)),
     )
     writes = (ENDPOINT_SLICES,)
 
     def decide(self, view: View, key: ObjectKey, memory: LastSliceWrite | None) -> Decision:
         service = view.get(SERVICES, key)
-        if service is None or not selector_of(service):
+        if service is None or not get_selector(service):
             return Decision()  # Of one that is gone, the slices go with it: they are owned by it.
         found = view.by(ENDPOINT_SLICES, OF_SERVICE.name, str(key))
         former = [each for each in found if _is_of_another(each, service)]
         slices = {each["metadata"]["name"]: each for each in found if each not in former}
-        pods = pods_of(view, service)
+        pods = find_pods(view, service)
         held = [held_in(each) for each in slices.values()]
-        packing = packed(held, wanted(service, pods, find_zones(view, pods)), families_of(service))
+        packing = packed(held, wanted(service, pods, find_zones(view, pods)), list_families(service))
 
         actions: list[Action] = [_removed(each) for each in former]
         actions += [_removed(slices[name]) for name in packing.removed]
@@ -170,7 +170,7 @@ def _changes(service: Object, slices: dict[str, Object], packing: Packing) -> li
 def _metadata_changes(service: Object, piece: Object) -> Object:
     """What another client has changed about it, or the labels of the Service that it does not have yet."""
     there = piece["metadata"]
-    before, after = there.get("labels") or {}, labels_of(service)
+    before, after = there.get("labels") or {}, build_slice_labels(service)
     made: Object = {}
     if before != after:
         made["labels"] = {**dict.fromkeys(sorted(before.keys() - after.keys())), **after}
@@ -184,12 +184,15 @@ def _creations(view: View, service: Object, created: Iterable[DesiredSlice]) -> 
     actions: list[Action] = []
     number = 0
     for piece in created:
-        while view.get(ENDPOINT_SLICES, ObjectKey(metadata["namespace"], name_of(metadata, piece, number))) is not None:
+        while (
+            view.get(ENDPOINT_SLICES, ObjectKey(metadata["namespace"], build_slice_name(metadata, piece, number)))
+            is not None
+        ):
             number += 1
         made: dict[str, Any] = {
-            "name": name_of(metadata, piece, number),
+            "name": build_slice_name(metadata, piece, number),
             "namespace": metadata["namespace"],
-            "labels": labels_of(service),
+            "labels": build_slice_labels(service),
             "ownerReferences": [reference_to(service, SERVICES)],
         }
         created_slice = {"metadata": made, "addressType": piece.group.family, **_contents(piece)}
@@ -198,13 +201,13 @@ def _creations(view: View, service: Object, created: Iterable[DesiredSlice]) -> 
     return actions
 
 
-def name_of(service: Object, piece: DesiredSlice, number: int) -> str:
+def build_slice_name(service: Object, piece: DesiredSlice, number: int) -> str:
     """What the slice of a number is called. `service` is the metadata."""
     suffix = short_hash(service["uid"], piece.group.family, str(number))
     return f"{service['name'][: _NAME_LENGTH_MAX - len(suffix) - 1].rstrip('-.')}-{suffix}"
 
 
-def labels_of(service: Object) -> dict[str, str]:
+def build_slice_labels(service: Object) -> dict[str, str]:
     labels = {name: text for name, text in (service["metadata"].get("labels") or {}).items() if name not in OWN_LABELS}
     labels[SERVICE_NAME] = service["metadata"]["name"]
     labels[MANAGED_BY] = MANAGER

@@ -6,7 +6,7 @@ from typing import Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS, SERVICES
-from mainstay.api.pod_state import is_active, is_ready, node_of
+from mainstay.api.pod_state import get_node_name, is_active, is_ready
 from mainstay.explain.registry import WhyRoom
 from mainstay.explain.why.answer import Also, Verdict
 from mainstay.explain.why.case import Case
@@ -15,21 +15,21 @@ from mainstay.explain.why.found import (
     NOTHING,
     Finding,
     broken,
+    build_subject,
     count,
     done,
     listed,
     said_by,
     sentence,
     shortened,
-    subject_of,
 )
-from mainstay.explain.why.workload import worst_of
+from mainstay.explain.why.workload import find_worst
 
 _ALIKE: Final = 0.8  # So near to what is wanted that it was probably meant.
 
 
 async def why_service(case: Case, service: Object) -> Finding:
-    subject = subject_of(SERVICES, service)
+    subject = build_subject(SERVICES, service)
     selector: Mapping[str, str] = (service.get("spec") or NOTHING).get("selector") or {}
     if not selector:
         text = f"{subject.words} has no selector: its owner manages its endpoints"
@@ -46,15 +46,15 @@ async def why_service(case: Case, service: Object) -> Finding:
         missing = len(chosen) - len(ready)
         whole = f"{count(len(chosen), 'pod')}, {missing} not ready" if missing else count(len(chosen), "ready pod")
         text = f"{subject.words} routes to {len(ready)} of {whole} (selector {wanted})"
-        troubled = await case.in_trouble(map(node_of, ready))
-        slow = [pod for pod in chosen if not is_ready(pod) or node_of(pod) in troubled]
-        worst = await worst_of(case, slow)
+        troubled = await case.in_trouble(map(get_node_name, ready))
+        slow = [pod for pod in chosen if not is_ready(pod) or get_node_name(pod) in troubled]
+        worst = await find_worst(case, slow)
         also = () if worst is None else (Also(worst[0].cause, worst[0].sentence, worst[1]), *worst[2])
         found = done("ready", f"{len(ready)} ready", said_by(service))
         return Finding(
             cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link, found), also=also
         )
-    worst = await worst_of(case, chosen)
+    worst = await find_worst(case, chosen)
     if worst is None:
         text = f"{subject.words} has no ready endpoints: none of its pods is ready"
         return Finding(cause=Cause.NOT_READY_YET, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))

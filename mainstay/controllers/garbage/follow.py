@@ -169,7 +169,7 @@ class Following:
                 if wanted.get(place) != follower.kind and self._is_over(follower.kind, place in wanted):
                     del self._followers[place]
                     await follower.stop()
-                    are_gone = place not in wanted and _definition_of(follower.kind) in self._definitions
+                    are_gone = place not in wanted and _name_definition(follower.kind) in self._definitions
                     self._wake_all(self.graph.forget(follower.kind, are_gone=are_gone))
             for place, kind in wanted.items():
                 if place not in self._followers:
@@ -182,7 +182,7 @@ class Following:
             return True
         if self.served.doubts(kind.group):
             return False
-        name = _definition_of(kind)
+        name = _name_definition(kind)
         return name not in self._definitions or name not in self._present_definitions()
 
     def _present_definitions(self) -> list[str]:
@@ -217,5 +217,5 @@ class Following:
                 self._wake(uid)
 
 
-def _definition_of(kind: KindName) -> str:
+def _name_definition(kind: KindName) -> str:
     return f"{kind.plural}.{kind.group}"

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api import pod_state
-from mainstay.api.holds import KEPT_FOR, HoldPhase, HoldReason, HoldScope, ParsedHold, held_of
+from mainstay.api.holds import KEPT_FOR, HoldPhase, HoldReason, HoldScope, ParsedHold, parse_hold
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NAMESPACES
 from mainstay.api.object_key import ObjectKey
@@ -72,7 +72,7 @@ class HoldController(Controller):
 
     def decide(self, view: View, key: ObjectKey, memory: None) -> Decision:
         hold = view.get(HOLDS, key)
-        held = None if hold is None else held_of(hold)
+        held = None if hold is None else parse_hold(hold)
         if hold is None or held is None or pod_state.is_leaving(hold):
             return Decision()
         if held.is_in_force(view.now):
@@ -117,7 +117,7 @@ class HoldController(Controller):
 
 def _told(hold: Object, found: Condition) -> tuple[Tell, ...]:
     """That it holds nothing, once: what was said last is in the condition."""
-    before = pod_state.condition_of(hold, FOUND) or {}
+    before = pod_state.find_condition(hold, FOUND) or {}
     if found.status is not Truth.FALSE or before.get("reason") == found.reason:
         return ()
     return (Tell(found.reason, found.message, is_warning=True),)

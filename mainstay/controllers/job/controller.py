@@ -24,7 +24,7 @@ from mainstay.api import pod_state, times
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_names import JOBS, PODS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.owners import controller_of, is_controlled_by
+from mainstay.api.owners import find_controller, is_controlled_by
 from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Conflict, Throttled, Unavailable
 from mainstay.client.indexes import NAMESPACE, OWNER
@@ -34,17 +34,17 @@ from mainstay.controllers.job.failures import (
     COMPLETE,
     FAILED,
     JobEnd,
-    deadline_of,
+    find_deadline,
+    find_end,
     is_said,
     next_try,
     next_try_of_index,
     stored_target,
-    target_of,
 )
-from mainstay.controllers.job.indexes import index_of, is_indexed
-from mainstay.controllers.job.pods import HELD, is_tracked, is_withdrawn, job_name_of, new_pod, replaces_only_failed
-from mainstay.controllers.job.status import JobSnapshot, conditions_of, says_more, seen_of, status_of
-from mainstay.controllers.job.tally import PodOutcome, failures_after, outcome_of
+from mainstay.controllers.job.indexes import is_indexed, read_index
+from mainstay.controllers.job.pods import HELD, is_tracked, is_withdrawn, new_pod, read_job_name, replaces_only_failed
+from mainstay.controllers.job.status import JobSnapshot, build_conditions, build_status, says_more, take_snapshot
+from mainstay.controllers.job.tally import PodOutcome, failures_after, find_outcome
 from mainstay.controllers.pods import slots
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
 from mainstay.controllers.pods.events import describe_pods, refused
@@ -64,7 +64,7 @@ def _job_of_pod(change: Change) -> Iterable[ObjectKey]:
     for entry in (change.old, change.new):
         if entry is None or b"batch" not in entry.raw:
             continue  # Cheap for the many that no job has made: nothing is decoded.
-        name = job_name_of(entry.object()["metadata"])
+        name = read_job_name(entry.object()["metadata"])
         if name:
             found[ObjectKey(change.key.namespace, name)] = None
     return list(found)
@@ -110,7 +110,7 @@ class Jobs(Controller):
                 for patch in claimed.patches
             ]
             return Decision((*strays, *changes), reasons=(f"{len(changes)} change owner",))
-        return _go_on(seen_of(job, claimed.mine, view.now), strays, view, key)
+        return _go_on(take_snapshot(job, claimed.mine, view.now), strays, view, key)
 
     def after_failure(self, decision: Decision, action: Action, error: ApiError) -> Decision:
         """People are told that a pod was refused."""
@@ -122,8 +122,8 @@ class Jobs(Controller):
 def _go_on(seen: JobSnapshot, strays: tuple[Action, ...], view: View, key: ObjectKey) -> Decision:
     """What is to be done for a job that is not over."""
     stored = stored_target(seen.job)
-    target = stored or target_of(seen.job, seen.pods, seen.counted, len(seen.active), seen.now)
-    status = status_of(seen)
+    target = stored or find_end(seen.job, seen.pods, seen.counted, len(seen.active), seen.now)
+    status = build_status(seen)
     wake_at: datetime | None = None
     if target is not None:
         # Nothing is taken away before it is written down why: what it follows from may be among it.
@@ -132,7 +132,7 @@ def _go_on(seen: JobSnapshot, strays: tuple[Action, ...], view: View, key: Objec
         what = _Next(job_pods.withdraw(seen.active), reason="suspended")
     else:
         what = _manage(seen, view, key)
-        wake_at = deadline_of(seen.job, seen.now)
+        wake_at = find_deadline(seen.job, seen.now)
     is_over = target is not None and not seen.active and not seen.terminating and seen.counted.is_settled
     if is_over and target is not None and target.is_success:
         status["completionTime"] = times.format_time(seen.now)
@@ -147,7 +147,7 @@ def _go_on(seen: JobSnapshot, strays: tuple[Action, ...], view: View, key: Objec
         (*strays, *let_go, *left, *what.actions),
         result,
         status,
-        conditions_of(seen, target, is_over=is_over),
+        build_conditions(seen, target, is_over=is_over),
         reasons=(what.reason,) if what.reason else (),
         events=(*describe_pods(what.actions), *(_told(target) if is_over and target is not None else ())),
         at_once=all(isinstance(each, Create) for each in what.actions) and not left,
@@ -228,7 +228,7 @@ def _too_many(seen: JobSnapshot) -> list[Object]:
         there: dict[int, None] = {}
         # The last in this order are those to keep.
         for pod in reversed(deletion_order.chosen(seen.active, len(seen.active))):
-            index = index_of(pod)
+            index = read_index(pod)
             if index is None or index >= seen.job["spec"]["completions"] or index in over or index in there:
                 useless.append(pod)
             else:
@@ -243,12 +243,12 @@ def _taken(seen: JobSnapshot) -> list[int]:
     holding = seen.active
     if replaces_only_failed(seen.job):
         holding = tuple([pod for pod in seen.pods if not pod_state.is_over(pod)])
-    found = [index for pod in holding if (index := index_of(pod)) is not None]
+    found = [index for pod in holding if (index := read_index(pod)) is not None]
     return [*seen.counted.completed, *seen.counted.failed_indexes, *found]
 
 
 def _failures(job: Object, last: Object | None) -> int:
-    if last is None or outcome_of(job, last, is_failing=False) is not PodOutcome.FAILED:
+    if last is None or find_outcome(job, last, is_failing=False) is not PodOutcome.FAILED:
         return 0
     return failures_after(job, last)
 
@@ -260,8 +260,8 @@ def _ended_at(job: Object) -> datetime | None:
     """When it was complete or had failed; None while it is not over."""
     for name in (COMPLETE, FAILED):
         if is_said(job, name):
-            condition = pod_state.condition_of(job, name) or {}
-            return pod_state.time_of(condition.get("lastTransitionTime")) or pod_state.created_at(job)
+            condition = pod_state.find_condition(job, name) or {}
+            return pod_state.parse_time_or_none(condition.get("lastTransitionTime")) or pod_state.created_at(job)
     return None
 
 
@@ -296,7 +296,7 @@ def _strays(view: View, key: ObjectKey, job: Object | None) -> list[Object]:
     """Pods that are held for a job of this name which is not there any more: no controller is going to count them."""
     found = []
     for pod in view.by(PODS, HELD.name, f"{key.namespace}/{key.name}"):
-        reference = controller_of(pod)
+        reference = find_controller(pod)
         if job is None or (reference is not None and reference.get("uid") != job["metadata"]["uid"]):
             found.append(pod)
         elif reference is None and (pod_state.is_over(pod) or pod_state.is_leaving(pod) or pod_state.is_leaving(job)):

@@ -20,7 +20,7 @@ from mainstay.controllers.job import indexes
 from mainstay.controllers.job.failure_policy import FailureAction, rule_for
 from mainstay.controllers.job.indexes import is_indexed
 from mainstay.controllers.job.pods import is_tracked, is_withdrawn
-from mainstay.controllers.job.tally import JobTally, PodOutcome, failures_after, outcome_of
+from mainstay.controllers.job.tally import JobTally, PodOutcome, failures_after, find_outcome
 
 SUCCESS: Final = "SuccessCriteriaMet"
 FAILURE: Final = "FailureTarget"
@@ -44,13 +44,13 @@ class JobEnd:
 def stored_target(job: Object) -> JobEnd | None:
     """What was written down; it stays so."""
     for name in (SUCCESS, FAILURE):
-        condition = pod_state.condition_of(job, name) or {}
+        condition = pod_state.find_condition(job, name) or {}
         if is_said(job, name):
             return JobEnd(name == SUCCESS, condition.get("reason", ""), condition.get("message", ""))
     return None
 
 
-def target_of(job: Object, pods: Sequence[Object], tally: JobTally, active: int, now: datetime) -> JobEnd | None:
+def find_end(job: Object, pods: Sequence[Object], tally: JobTally, active: int, now: datetime) -> JobEnd | None:
     """How it ends, if it is clear by now. Failures first, as upstream."""
     return _failure(job, pods, tally, now) or _success(job, tally, active)
 
@@ -64,7 +64,7 @@ def _failure(job: Object, pods: Sequence[Object], tally: JobTally, now: datetime
     limit = int(spec.get("backoffLimit", 6))
     if tally.failed_in_all > limit or _restarts_too_often(job, pods, limit):
         return JobEnd(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-    deadline = deadline_of(job, now)
+    deadline = find_deadline(job, now)
     if deadline is not None and now >= deadline:
         return JobEnd(False, "DeadlineExceeded", "Job was active longer than specified deadline")
     if spec.get("backoffLimitPerIndex") is not None and tally.failed_indexes:
@@ -93,7 +93,7 @@ def _success(job: Object, tally: JobTally, active: int) -> JobEnd | None:
     return JobEnd(True, "CompletionsReached", "Reached expected number of succeeded pods") if is_reached else None
 
 
-def deadline_of(job: Object, now: datetime) -> datetime | None:
+def find_deadline(job: Object, now: datetime) -> datetime | None:
     """When a job that runs has run for too long."""
     seconds = job["spec"].get("activeDeadlineSeconds")
     if seconds is None or job["spec"].get("suspend"):
@@ -105,12 +105,12 @@ def started_at(job: Object) -> datetime | None:
     """Since when it runs; None if it begins just now: for the first time, or again after it was suspended."""
     if is_said(job, SUSPENDED):
         return None
-    return pod_state.time_of((job.get("status") or {}).get("startTime"))
+    return pod_state.parse_time_or_none((job.get("status") or {}).get("startTime"))
 
 
 def is_said(job: Object, name: str) -> bool:
     """Whether a condition is true in its stored status."""
-    condition = pod_state.condition_of(job, name)
+    condition = pod_state.find_condition(job, name)
     return condition is not None and condition.get("status") == "True"
 
 
@@ -137,7 +137,7 @@ def next_try(job: Object, pods: Iterable[Object]) -> datetime | None:
         (
             (ended_at(pod), outcome)
             for pod in pods
-            if not is_withdrawn(pod) and (outcome := outcome_of(job, pod, is_failing=False)) is not None
+            if not is_withdrawn(pod) and (outcome := find_outcome(job, pod, is_failing=False)) is not None
         ),
         key=lambda each: each[0],
     )
@@ -151,7 +151,7 @@ def next_try(job: Object, pods: Iterable[Object]) -> datetime | None:
 
 def next_try_of_index(job: Object, last: Object | None) -> datetime | None:
     """The same for one index. `last` is its last pod."""
-    if last is None or outcome_of(job, last, is_failing=False) is not PodOutcome.FAILED:
+    if last is None or find_outcome(job, last, is_failing=False) is not PodOutcome.FAILED:
         return None
     return ended_at(last) + pause_after(max(1, failures_after(job, last)))
 
@@ -168,13 +168,14 @@ def ended_at(pod: Object) -> datetime:
         at
         for field in ("containerStatuses", "initContainerStatuses")
         for each in status.get(field) or ()
-        if (at := pod_state.time_of(((each.get("state") or {}).get("terminated") or {}).get("finishedAt"))) is not None
+        if (at := pod_state.parse_time_or_none(((each.get("state") or {}).get("terminated") or {}).get("finishedAt")))
+        is not None
     ]
     if found:
         return max(found)
     metadata = pod["metadata"]
-    leaves = pod_state.time_of(metadata.get("deletionTimestamp"))
+    leaves = pod_state.parse_time_or_none(metadata.get("deletionTimestamp"))
     if leaves is not None:
         return leaves - timedelta(seconds=int(metadata.get("deletionGracePeriodSeconds") or 0))
-    ready = pod_state.condition_of(pod, "Ready")
-    return pod_state.time_of((ready or {}).get("lastTransitionTime")) or pod_state.created_at(pod)
+    ready = pod_state.find_condition(pod, "Ready")
+    return pod_state.parse_time_or_none((ready or {}).get("lastTransitionTime")) or pod_state.created_at(pod)

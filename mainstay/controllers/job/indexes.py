@@ -27,7 +27,7 @@ def parse(text: str, below: int) -> Indexes:
     return tuple(sorted(found))
 
 
-def text_of(indexes: Iterable[int]) -> str:
+def render_indexes(indexes: Iterable[int]) -> str:
     runs: list[list[int]] = []
     for index in sorted(frozenset(indexes)):
         if runs and runs[-1][-1] == index - 1:
@@ -45,7 +45,7 @@ def is_indexed(job: Object) -> bool:
     return bool(job["spec"].get("completionMode") == "Indexed")
 
 
-def index_of(pod: Object) -> int | None:
+def read_index(pod: Object) -> int | None:
     """The index that a pod is for; None if it does not say."""
     metadata = pod["metadata"]
     text = str(

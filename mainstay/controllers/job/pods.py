@@ -19,10 +19,10 @@ from mainstay.api.annotations import JOB_COMPLETION_INDEX, JOB_TRACKING, REPLACE
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import JOBS, PODS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.owners import controller_of
+from mainstay.api.owners import find_controller
 from mainstay.api.well_known_labels import JOB_NAME
 from mainstay.client.indexes import Index
-from mainstay.controllers.job.indexes import FAILURES, index_of, is_indexed
+from mainstay.controllers.job.indexes import FAILURES, is_indexed, read_index
 from mainstay.controllers.pods import slots
 from mainstay.loop.controller import reference_to
 from mainstay.loop.decision import Action, Delete, Patch
@@ -110,7 +110,7 @@ def last_of_each_index(pods: Iterable[Object]) -> dict[int, Object]:
     replaced = frozenset((pod["metadata"].get("annotations") or {}).get(REPLACES, "") for pod in there)
     found: dict[int, Object] = {}
     for pod in sorted(there, key=lambda each: (each["metadata"]["uid"] not in replaced, _age(each))):
-        index = index_of(pod)
+        index = read_index(pod)
         if index is not None:
             found[index] = pod
     return found
@@ -177,13 +177,13 @@ def _key(pod: Object) -> ObjectKey:
 
 
 def _held_for(metadata: Any) -> Iterable[str]:
-    name = job_name_of(metadata) if JOB_TRACKING in (metadata.get("finalizers") or ()) else ""
+    name = read_job_name(metadata) if JOB_TRACKING in (metadata.get("finalizers") or ()) else ""
     return (f"{metadata.get('namespace', '')}/{name}",) if name else ()
 
 
-def job_name_of(metadata: Any) -> str:
+def read_job_name(metadata: Any) -> str:
     """The job that a pod was made for, also if it has been taken away from it since."""
-    reference = controller_of({"metadata": metadata})
+    reference = find_controller({"metadata": metadata})
     if reference is not None:
         is_job = reference.get("kind") == JOBS.kind and str(reference.get("apiVersion", "")).startswith("batch/")
         return str(reference["name"]) if is_job else ""

@@ -43,7 +43,7 @@ class JobSnapshot:
         return bool(self.job["spec"].get("suspend"))
 
 
-def seen_of(job: Object, pods: tuple[Object, ...], now: datetime) -> JobSnapshot:
+def take_snapshot(job: Object, pods: tuple[Object, ...], now: datetime) -> JobSnapshot:
     target = stored_target(job)
     is_failing = target is not None and not target.is_success
     return JobSnapshot(
@@ -56,7 +56,7 @@ def seen_of(job: Object, pods: tuple[Object, ...], now: datetime) -> JobSnapshot
     )
 
 
-def status_of(seen: JobSnapshot) -> dict[str, Any]:
+def build_status(seen: JobSnapshot) -> dict[str, Any]:
     job, counted = seen.job, seen.counted
     before = job.get("status") or {}
     listed = {outcome.value: list(uids) for outcome, uids in zip(PodOutcome, counted.listed, strict=True) if uids}
@@ -75,8 +75,8 @@ def status_of(seen: JobSnapshot) -> dict[str, Any]:
         "uncountedTerminatedPods": {**listed, **gone},
     }
     if is_indexed(job):
-        status["completedIndexes"] = indexes.text_of(counted.completed) or None
-        status["failedIndexes"] = indexes.text_of(counted.failed_indexes) or None
+        status["completedIndexes"] = indexes.render_indexes(counted.completed) or None
+        status["failedIndexes"] = indexes.render_indexes(counted.failed_indexes) or None
     return status
 
 
@@ -92,7 +92,7 @@ def says_more(job: Object, status: dict[str, Any]) -> bool:
     return is_listing or any(status.get(name) != before.get(name) for name in ("completedIndexes", "failedIndexes"))
 
 
-def conditions_of(seen: JobSnapshot, target: JobEnd | None, *, is_over: bool) -> tuple[Condition, ...]:
+def build_conditions(seen: JobSnapshot, target: JobEnd | None, *, is_over: bool) -> tuple[Condition, ...]:
     found: list[Condition] = []
     if target is not None:
         names = (SUCCESS, COMPLETE) if target.is_success else (FAILURE, FAILED)
@@ -101,6 +101,6 @@ def conditions_of(seen: JobSnapshot, target: JobEnd | None, *, is_over: bool) ->
     if seen.is_suspended:
         if target is None:
             found.append(Condition(SUSPENDED, Truth.TRUE, "JobSuspended", "Job suspended"))
-    elif pod_state.condition_of(seen.job, SUSPENDED) is not None:
+    elif pod_state.find_condition(seen.job, SUSPENDED) is not None:
         found.append(Condition(SUSPENDED, Truth.FALSE, "JobResumed", "Job resumed"))
     return tuple(found)

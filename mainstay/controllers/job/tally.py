@@ -27,7 +27,7 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.controllers.job import indexes
 from mainstay.controllers.job.failure_policy import FailureAction, rule_for
-from mainstay.controllers.job.indexes import FAILURES, Indexes, index_of, is_indexed
+from mainstay.controllers.job.indexes import FAILURES, Indexes, is_indexed, read_index
 from mainstay.controllers.job.pods import (
     is_removed_by_force,
     is_tracked,
@@ -65,7 +65,7 @@ class JobTally:
     """All that have ended are counted."""
 
 
-def outcome_of(job: Object, pod: Object, *, is_failing: bool) -> PodOutcome | None:
+def find_outcome(job: Object, pod: Object, *, is_failing: bool) -> PodOutcome | None:
     """How a pod has ended; None if it has not."""
     phase = (pod.get("status") or {}).get("phase")
     if phase == "Succeeded":
@@ -100,10 +100,10 @@ def tally(job: Object, pods: Sequence[Object], *, is_failing: bool, is_ending: b
     kept: frozenset[str] = frozenset() if is_ending else _kept_for_their_index(job, pods)
     held, waiting = [], dict.fromkeys(PodOutcome, 0)
     for uid, pod in held_ones.items():
-        ended = outcome_of(job, pod, is_failing=is_failing)
+        ended = find_outcome(job, pod, is_failing=is_failing)
         if uid in known or ended is None:
             continue
-        index = index_of(pod)
+        index = read_index(pod)
         if indexed and (index is None or index >= completions):
             let_go.append(pod)  # The job wants no such index any more.
         elif indexed and index is not None and ended is PodOutcome.SUCCEEDED:
@@ -137,7 +137,7 @@ def tally(job: Object, pods: Sequence[Object], *, is_failing: bool, is_ending: b
     )
 
 
-def failures_of(pod: Object) -> int:
+def count_failures(pod: Object) -> int:
     """How often its index had failed before it."""
     text = str((pod["metadata"].get("annotations") or {}).get(FAILURES, "0"))
     return int(text) if text.isascii() and text.isdigit() else 0
@@ -145,7 +145,7 @@ def failures_of(pod: Object) -> int:
 
 def failures_after(job: Object, pod: Object) -> int:
     """The same after it has failed."""
-    return failures_of(pod) + _counts(job, pod)
+    return count_failures(pod) + _counts(job, pod)
 
 
 def _counts(job: Object, pod: Object) -> bool:
@@ -174,7 +174,7 @@ def _failed_indexes(job: Object, pods: Sequence[Object], completed: Indexes, *, 
     for index, pod in last_of_each_index(pods).items():
         if index >= completions or index in completed or not is_tracked(pod):
             continue
-        if outcome_of(job, pod, is_failing=is_failing) is PodOutcome.FAILED:
+        if find_outcome(job, pod, is_failing=is_failing) is PodOutcome.FAILED:
             rule = rule_for(job, pod)
             is_given_up = rule is not None and rule.action is FailureAction.FAIL_INDEX
             if is_given_up or failures_after(job, pod) > limit:

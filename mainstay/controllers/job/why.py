@@ -9,7 +9,7 @@ import msgspec
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import JOBS, PODS
-from mainstay.api.pod_state import condition_of, is_active, is_leaving, is_ready, time_of
+from mainstay.api.pod_state import find_condition, is_active, is_leaving, is_ready, parse_time_or_none
 from mainstay.explain.registry import WhyRoom
 from mainstay.explain.why.answer import ChainLink, Involved, Verdict
 from mainstay.explain.why.case import Case
@@ -19,13 +19,13 @@ from mainstay.explain.why.found import (
     NOTHING,
     Finding,
     broken,
+    build_subject,
     clock,
     count,
     done,
     said_by,
     sentence,
     shortened,
-    subject_of,
     waiting,
     written,
 )
@@ -33,7 +33,7 @@ from mainstay.explain.why.pods import of_pod
 from mainstay.explain.why.refusals import last_refused, refusal_cause
 from mainstay.explain.why.removal import Removal, leaving, owner_name
 from mainstay.explain.why.resource_quotas import freed
-from mainstay.explain.why.workload import share, verbs_for, worst_of
+from mainstay.explain.why.workload import find_worst, share, verbs_for
 from mainstay.explain.writers import Version
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -42,19 +42,19 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 async def why_job(case: Case, job: Object) -> Finding:
     if is_leaving(job):
         return await leaving(case, JOBS, job)
-    subject = subject_of(JOBS, job)
+    subject = build_subject(JOBS, job)
     words, spec, status = subject.words, job["spec"], job.get("status") or NOTHING
     desired, since = await _desired(case, job)
     succeeded = int(status.get("succeeded") or 0)
     wanted = int(spec.get("completions") or spec.get("parallelism") or 1)
     progress = f"{succeeded} of {wanted} completions"
     for name in ("Failed", "FailureTarget"):
-        said = condition_of(job, name)
+        said = find_condition(job, name)
         if said is not None and said.get("status") == "True":
             return (await _failed(case, job, words, dict(said))).after((desired,))
-    over = condition_of(job, "Complete")
+    over = find_condition(job, "Complete")
     if over is not None and over.get("status") == "True":
-        at = time_of(over.get("lastTransitionTime"))
+        at = parse_time_or_none(over.get("lastTransitionTime"))
         link = done("complete", progress, said_by(job, over))
         text = f"{words} completed at {clock(at)}: {progress}"
         found = Finding(
@@ -66,7 +66,7 @@ async def why_job(case: Case, job: Object) -> Finding:
     pods = await case.owned(PODS, subject.uid)
     active = [pod for pod in pods if is_active(pod)]
     failures = int(status.get("failed") or 0)
-    worst = await worst_of(case, [pod for pod in active if not is_ready(pod)])
+    worst = await find_worst(case, [pod for pod in active if not is_ready(pod)])
     if worst is not None:
         found, number, also = worst
         verbs = verbs_for(found.cause)
@@ -84,7 +84,7 @@ async def why_job(case: Case, job: Object) -> Finding:
 
 
 async def _desired(case: Case, job: Object) -> tuple[ChainLink, datetime | None]:
-    subject, spec = subject_of(JOBS, job), job["spec"]
+    subject, spec = build_subject(JOBS, job), job["spec"]
     versions = await case.versions(JOBS.text, subject.namespace, subject.name)
     first = next((each for each in versions if each.before is None and not each.is_first_known), None)
     text = (
@@ -97,7 +97,7 @@ async def _desired(case: Case, job: Object) -> tuple[ChainLink, datetime | None]
 
 
 async def _suspended(case: Case, job: Object, words: str) -> Finding:
-    subject = subject_of(JOBS, job)
+    subject = build_subject(JOBS, job)
     versions = await case.versions(JOBS.text, subject.namespace, subject.name)
     set_at = next(
         (each for each in reversed(versions) if any(change.path == ("spec", "suspend") for change in each.changes)),
@@ -117,7 +117,7 @@ async def _suspended(case: Case, job: Object, words: str) -> Finding:
 async def _failed(case: Case, job: Object, words: str, said: dict[str, str]) -> Finding:
     """The Job says that it has failed; its pods say why."""
     reason, message = said.get("reason", ""), said.get("message", "")
-    since = time_of(said.get("lastTransitionTime"))
+    since = parse_time_or_none(said.get("lastTransitionTime"))
     link = broken("job", f"{reason}: {shortened(message, 120)}", said_by(job, said))
     if reason == "DeadlineExceeded":
         seconds = job["spec"].get("activeDeadlineSeconds")
@@ -172,7 +172,7 @@ async def _last_failure(case: Case, job: Object) -> Finding | None:
         return None
     last = max(failed, key=lambda pod: (pod_state.created_at(pod), pod["metadata"]["name"]))
     plain = {**last, "metadata": {**last["metadata"], "deletionTimestamp": None}}
-    return replace(await of_pod(case, plain, is_asked=False), about=subject_of(PODS, last))
+    return replace(await of_pod(case, plain, is_asked=False), about=build_subject(PODS, last))
 
 
 async def _not_made(
@@ -182,7 +182,7 @@ async def _not_made(
     hold = await held(case, JOBS, job, ("job",), what)
     if hold is not None:
         return hold
-    subject = subject_of(JOBS, job)
+    subject = build_subject(JOBS, job)
     records = await case.records(JOBS.text, subject.namespace, subject.name, subject.uid)
     own = [each for each in records if each.component == "job"]
     if (refused := last_refused(own)) is not None:
@@ -211,7 +211,7 @@ async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
         return Removal(Cause.COMPLETED, text, (link,))
     job = await case.get(JOBS, name, obj["metadata"].get("namespace") or "") if name else None
     for each in ("FailureTarget", "Failed", "SuccessCriteriaMet", "Complete", "Suspended"):
-        said = condition_of(job, each) if job is not None else None
+        said = find_condition(job, each) if job is not None else None
         if said is not None and said.get("status") == "True" and each == "Suspended":
             return await _by_suspending(case, obj, name, link)
         if said is not None and said.get("status") == "True":

@@ -86,15 +86,15 @@ def decide(found: NamespaceContent) -> NamespacePlan:
     has_pods = PODS.text in found.unlisted or any(each.kind == PODS for each in found.left)
     if has_pods:
         staying = [each for each in staying if each.kind == PODS]
-    return NamespacePlan(tuple(staying), conditions_of(found))
+    return NamespacePlan(tuple(staying), build_conditions(found))
 
 
 def said_after(found: NamespaceContent, known: NamespaceInput) -> tuple[Condition, ...]:
     """What is said of a namespace when what could be told to go was told."""
-    return conditions_of(replace(found, unlisted={**found.unlisted, **known.failed}))
+    return build_conditions(replace(found, unlisted={**found.unlisted, **known.failed}))
 
 
-def conditions_of(found: NamespaceContent) -> tuple[Condition, ...]:
+def build_conditions(found: NamespaceContent) -> tuple[Condition, ...]:
     """What is said of a namespace that is being deleted."""
     kinds = Counter([each.kind.text for each in found.left])
     finalizers = Counter([finalizer for each in found.left for finalizer in each.finalizers])

@@ -9,7 +9,7 @@ from mainstay.api.kind_names import (
     NAMESPACES,
 )
 from mainstay.api.kinds import BUILTIN
-from mainstay.api.pod_state import condition_of, is_leaving, time_of
+from mainstay.api.pod_state import find_condition, is_leaving, parse_time_or_none
 from mainstay.explain.registry import WhyRoom
 from mainstay.explain.why.answer import ChainLink, Involved, Verdict
 from mainstay.explain.why.case import Case
@@ -20,13 +20,13 @@ from mainstay.explain.why.found import (
     Finding,
     ago,
     broken,
+    build_subject,
     clock,
     done,
     listed,
     said_by,
     sentence,
     shortened,
-    subject_of,
     waiting,
     written,
 )
@@ -38,7 +38,7 @@ _KINDS: Final = {kind.reference.text: kind.reference for kind in BUILTIN if kind
 
 
 async def why_namespace(case: Case, namespace: Object) -> Finding:
-    subject = subject_of(NAMESPACES, namespace)
+    subject = build_subject(NAMESPACES, namespace)
     words, name = subject.words, subject.name
     if not is_leaving(namespace):
         link = done("namespace", "active", said_by(namespace))
@@ -46,10 +46,10 @@ async def why_namespace(case: Case, namespace: Object) -> Finding:
         return Finding(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
     versions = await case.versions(NAMESPACES.text, "", name)
     told = _told(versions)
-    since = told.at if told is not None else time_of(namespace["metadata"].get("deletionTimestamp"))
+    since = told.at if told is not None else parse_time_or_none(namespace["metadata"].get("deletionTimestamp"))
     by = f" by {told.who.user or told.who.name}" if told is not None else ""
     links = (done("deleted", f"at {clock(since)}{by}", *((written(told),) if told is not None else ())),)
-    remaining = condition_of(namespace, "NamespaceContentRemaining") or NOTHING
+    remaining = find_condition(namespace, "NamespaceContentRemaining") or NOTHING
     left = await _find_content(case, name)
     stuck = [(kind, obj) for kind in left for obj in left[kind] if obj["metadata"].get("finalizers")]
     if stuck:
@@ -60,16 +60,16 @@ async def why_namespace(case: Case, namespace: Object) -> Finding:
         word = "finalizer" if len(finalizers) == 1 else "finalizers"
         text = f"{words} was deleted{by} at {clock(since)} and waits for {which}{more}, which is blocked by {word} "
         text += f"{listed(finalizers)} (for {ago(since, case.now)})"
-        link = broken("content", f"{which}: {listed(finalizers)}", said_by(obj), of=subject_of(kind, obj))
+        link = broken("content", f"{which}: {listed(finalizers)}", said_by(obj), of=build_subject(kind, obj))
         return Finding(
             cause=Cause.FINALIZER_WAITING,
             sentence=sentence(text),
             verdict=Verdict.BLOCKED,
             since=since,
-            about=subject_of(kind, obj),
+            about=build_subject(kind, obj),
             chain=(*links, link),
         )
-    failed = condition_of(namespace, "NamespaceDeletionContentFailure") or NOTHING
+    failed = find_condition(namespace, "NamespaceDeletionContentFailure") or NOTHING
     if failed.get("status") == "True":
         message = shortened(str(failed.get("message") or ""), 200)
         text = f"{words} was deleted{by}, but some of its content cannot be listed or deleted: {message}"

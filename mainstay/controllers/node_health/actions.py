@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import LEASES, NODES, PODS
-from mainstay.api.node_health import HEALTH, LEASE_NAMESPACE, NO_RECORD, SUSPECT, HealthState, text_of
+from mainstay.api.node_health import HEALTH, LEASE_NAMESPACE, NO_RECORD, SUSPECT, HealthState, render_record
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.taints import NO_EXECUTE
 from mainstay.client.call import PatchType
@@ -42,7 +42,7 @@ class Actions:
         """`node` is the Node at the version that the step is about."""
         if step.lease is not None and not await self._is_lease_at(step.name, step.lease):
             return []  # It is alive after all, and we shall hear of it.
-        parts = [self._status_of(step), self._taints_of(step, node)]
+        parts = [self._build_status(step), self._build_taints(step, node)]
         if step.state is not HealthState.HEALTHY:
             parts.reverse()
         wrote, version = [], step.version
@@ -68,7 +68,7 @@ class Actions:
             wrote.append(OwnWrite(NODES, ObjectKey("", step.name), int(version)))
         return wrote
 
-    def _taints_of(self, step: WriteNode, node: Object) -> tuple[dict[str, Any] | None, str]:
+    def _build_taints(self, step: WriteNode, node: Object) -> tuple[dict[str, Any] | None, str]:
         if not step.add and not step.remove and step.record is None:
             return None, ""
         now = times.format_time(self._clock.wall())
@@ -86,11 +86,11 @@ class Actions:
             body["spec"] = {"taints": taints or None}
         if step.record is not None:
             record = step.record if step.record.since else replace(step.record, since=now)
-            text = None if step.record == NO_RECORD else text_of(record)
+            text = None if step.record == NO_RECORD else render_record(record)
             body["metadata"] = {"annotations": {HEALTH: text}}
         return body, ""
 
-    def _status_of(self, step: WriteNode) -> tuple[dict[str, Any] | None, str]:
+    def _build_status(self, step: WriteNode) -> tuple[dict[str, Any] | None, str]:
         now, conditions = times.format_time(self._clock.wall()), []
         if step.ready is not None:
             status, reason, message = step.ready

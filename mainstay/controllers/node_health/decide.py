@@ -272,10 +272,10 @@ def _node_write(facts: NodeHealthFacts, verdict: HealthVerdict, heard: Heard) ->
     if verdict is _WELL and is_plain and facts.is_ready:
         return None  # As most of them are, at most times.
     state = verdict.state
-    wanted = facts.pressures + _taints_of(facts, verdict)
+    wanted = facts.pressures + _choose_taints(facts, verdict)
     add = tuple(taint for taint in wanted if taint not in facts.taints)
     remove = tuple(taint for taint in facts.taints if taint in TAINTS and taint not in wanted)
-    record, ready = _said_of(facts, verdict)
+    record, ready = _choose_record(facts, verdict)
     is_suspect = state is HealthState.SUSPECT
     says_suspect = is_suspect if facts.is_suspect != is_suspect and (is_suspect or facts.has_suspect) else None
     if not add and not remove and record is None and ready is None and says_suspect is None:
@@ -286,7 +286,7 @@ def _node_write(facts: NodeHealthFacts, verdict: HealthVerdict, heard: Heard) ->
     return WriteNode(facts.name, facts.uid, facts.version, state, add, remove, record, ready, says_suspect, lease)
 
 
-def _taints_of(facts: NodeHealthFacts, verdict: HealthVerdict) -> tuple[Taint, ...]:
+def _choose_taints(facts: NodeHealthFacts, verdict: HealthVerdict) -> tuple[Taint, ...]:
     """Of those that are ours, without what the node says about itself."""
     if verdict.hearing is Hearing.NOT_YET:
         known = tuple(taint for _, taint in PRESSURES)
@@ -306,7 +306,7 @@ def _taints_of(facts: NodeHealthFacts, verdict: HealthVerdict) -> tuple[Taint, .
             return (UNREACHABLE, RELEASED)
 
 
-def _said_of(
+def _choose_record(
     facts: NodeHealthFacts, verdict: HealthVerdict
 ) -> tuple[NodeHealthRecord | None, tuple[str, str, str] | None]:
     """The record and the condition `Ready`, as far as they have to change."""

@@ -12,8 +12,8 @@ from typing import Any
 
 from mainstay.api.kind import Object
 from mainstay.api.node_health import NO_RECORD, OUT_OF_SERVICE, PRESSURES, SUSPECT, UNHEARD, NodeHealthRecord, record_in
-from mainstay.api.pod_state import condition_of, zone_of
-from mainstay.api.taints import Taint, taints_of
+from mainstay.api.pod_state import find_condition, get_zone
+from mainstay.api.taints import Taint, parse_taints
 from mainstay.controllers.node_health.heartbeats import Heard, fence, is_heard, silent_for
 from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
 
@@ -47,18 +47,18 @@ class NodeHealthFacts:
 
 def read_facts(node: Object) -> NodeHealthFacts:
     metadata = node["metadata"]
-    ready: Any = condition_of(node, "Ready") or {}
-    suspect: Any = condition_of(node, SUSPECT) or {}
-    pressures = tuple(taint for name, taint in PRESSURES if (condition_of(node, name) or {}).get("status") == "True")
+    ready: Any = find_condition(node, "Ready") or {}
+    suspect: Any = find_condition(node, SUSPECT) or {}
+    pressures = tuple(taint for name, taint in PRESSURES if (find_condition(node, name) or {}).get("status") == "True")
     return NodeHealthFacts(
         name=metadata["name"],
         uid=metadata["uid"],
         version=metadata["resourceVersion"],
-        zone=zone_of(node),
+        zone=get_zone(node),
         ready=(ready.get("status") or "", ready.get("reason") or "", ready.get("message") or ""),
         is_suspect=suspect.get("status") == "True",
         has_suspect=bool(suspect),
-        taints=taints_of(node),
+        taints=parse_taints(node),
         record=record_in(node),
         # Our own verdict is no word of the node's.
         status_marker="" if ready.get("reason") == UNHEARD else str(ready.get("lastHeartbeatTime") or ""),

@@ -10,9 +10,9 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import LEASES, NODES
 from mainstay.api.kind_names import PODS as POD_KIND
 from mainstay.api.node_health import LEASE_NAMESPACE, RELEASED, TAINTS, HealthState, record_in
-from mainstay.api.pod_resources import CPU, MEMORY, PODS, allocatable_of, amount, is_over, requests_of
-from mainstay.api.pod_state import condition_of, is_active, node_of, time_of, zone_of
-from mainstay.api.taints import KEEPS_AWAY, NO_EXECUTE, Taint, stays_for, taints_of, tolerations_of, untolerated
+from mainstay.api.pod_resources import CPU, MEMORY, PODS, amount, count_requests, is_over, read_allocatable
+from mainstay.api.pod_state import find_condition, get_node_name, get_zone, is_active, parse_time_or_none
+from mainstay.api.taints import KEEPS_AWAY, NO_EXECUTE, Taint, parse_taints, parse_tolerations, stays_for, untolerated
 from mainstay.explain.fields import FieldChange
 from mainstay.explain.registry import WhyRoom
 from mainstay.explain.why.answer import Also, AnswerSource, ChainLink, CureFound, Involved, Verdict
@@ -23,15 +23,15 @@ from mainstay.explain.why.found import (
     Finding,
     ago,
     broken,
+    build_source,
+    build_subject,
     clock,
     count,
     done,
-    evidence_of,
     listed,
     said_by,
     sentence,
     shortened,
-    subject_of,
     written,
 )
 from mainstay.explain.why.removal import Removal
@@ -43,7 +43,7 @@ _NAMES: Final = {PODS: "pod slots"}
 _UNHEALTHY: Final = (HealthState.SUSPECT, HealthState.UNKNOWN, HealthState.RELEASED)
 
 
-async def trouble_of(case: Case, name: str) -> Trouble | None:
+async def find_trouble(case: Case, name: str) -> Trouble | None:
     """What keeps a node from running its pods. None: it is healthy, as far as is known."""
     node = await case.get(NODES, name)
     if node is None:
@@ -57,9 +57,9 @@ async def trouble_of(case: Case, name: str) -> Trouble | None:
     record = record_in(node)
     if record.state in _UNHEALTHY:
         return await _silent(case, node)
-    ready = condition_of(node, "Ready")
+    ready = find_condition(node, "Ready")
     if ready is not None and ready.get("status") != "True":
-        since = time_of(ready.get("lastTransitionTime"))
+        since = parse_time_or_none(ready.get("lastTransitionTime"))
         what = "has been unreachable" if ready.get("status") == "Unknown" else "has reported not ready"
         why = shortened(str(ready.get("message") or ready.get("reason") or ""), 120)
         text = f"{name} {what} since {clock(since)}" + (f" ({why})" if why else "")
@@ -79,7 +79,7 @@ async def in_trouble(case: Case, names: Iterable[str]) -> frozenset[str]:
         node["metadata"]["name"]
         for node in await case.all(NODES)
         if record_in(node).state == HealthState.HEALTHY
-        and (condition_of(node, "Ready") or NOTHING).get("status") == "True"
+        and (find_condition(node, "Ready") or NOTHING).get("status") == "True"
     }
     return frozenset(names) - well - {""}
 
@@ -89,7 +89,7 @@ async def last_heard(case: Case, names: Iterable[str]) -> dict[str, datetime]:
     found = {}
     for name in names:
         lease = await case.get(LEASES, name, LEASE_NAMESPACE)
-        renewed = time_of(((lease or NOTHING).get("spec") or NOTHING).get("renewTime"))
+        renewed = parse_time_or_none(((lease or NOTHING).get("spec") or NOTHING).get("renewTime"))
         if renewed is not None:
             found[name] = renewed
     return found
@@ -97,7 +97,7 @@ async def last_heard(case: Case, names: Iterable[str]) -> dict[str, datetime]:
 
 async def _silent(case: Case, node: Object) -> Trouble:
     name, record = node["metadata"]["name"], record_in(node)
-    since = (await last_heard(case, [name])).get(name) or time_of(record.since)
+    since = (await last_heard(case, [name])).get(name) or parse_time_or_none(record.since)
     decided = await _decided(case, name)
     evidence = (said_by(node), *decided)
     for_so_long = f"since {clock(since)} ({ago(since, case.now)})"
@@ -109,8 +109,8 @@ async def _silent(case: Case, node: Object) -> Trouble:
         text = f"{silent}; its pods are released for eviction"
         return Trouble(Cause.NODE_LOST, text, since, evidence, is_silent=True, because=record.evidence)
     if record.held:
-        zone = zone_of(node)
-        others = [each for each in await case.all(NODES) if zone_of(each) == zone]
+        zone = get_zone(node)
+        others = [each for each in await case.all(NODES) if get_zone(each) == zone]
         down = [each["metadata"]["name"] for each in others if record_in(each).state in _UNHEALTHY]
         cause = Cause.EVICTIONS_FROZEN if "frozen" in record.held else Cause.NODE_LOST
         where = f"zone {zone}" if zone else "the cluster"
@@ -155,24 +155,24 @@ def _has_to_go(node: Object) -> bool:
 
 def _tolerates_until(node: Object, pod: Object, now: datetime) -> datetime | None:
     """None: for ever."""
-    stays = stays_for(pod, taints_of(node))
+    stays = stays_for(pod, parse_taints(node))
     if stays is None:
         return None
     taints = [each for each in (node.get("spec") or NOTHING).get("taints") or () if each.get("effect") == NO_EXECUTE]
-    added = [at for each in taints if (at := time_of(each.get("timeAdded"))) is not None]
+    added = [at for each in taints if (at := parse_time_or_none(each.get("timeAdded"))) is not None]
     return max(added) + stays if added else now
 
 
 async def _decided(case: Case, name: str) -> tuple[AnswerSource, ...]:
     records = [each for each in await case.records(NODES.text, "", name) if each.component == NODE_HEALTH]
-    return (evidence_of(records[-1]),) if records else ()
+    return (build_source(records[-1]),) if records else ()
 
 
 async def _lease_ran_out(case: Case, name: str) -> tuple[datetime, AnswerSource] | None:
     """When the last renewal was, if it is too long ago. Nodes that have no lease are judged by their status alone."""
     lease = await case.get(LEASES, name, LEASE_NAMESPACE)
     spec = (lease or NOTHING).get("spec") or NOTHING
-    renewed, lasts = time_of(spec.get("renewTime")), spec.get("leaseDurationSeconds")
+    renewed, lasts = parse_time_or_none(spec.get("renewTime")), spec.get("leaseDurationSeconds")
     if lease is None or renewed is None or not lasts:
         return None
     if case.now - renewed <= timedelta(seconds=float(lasts)):
@@ -189,11 +189,11 @@ async def why_node(case: Case, node: Object) -> Finding:
 
 async def _why(case: Case, node: Object) -> Finding:
     metadata = node["metadata"]
-    name, who = metadata["name"], subject_of(NODES, node).words
+    name, who = metadata["name"], build_subject(NODES, node).words
     links = [await _made(case, node)]
-    on_it = [each for each in await case.all(POD_KIND) if node_of(each) == name and not is_over(each)]
+    on_it = [each for each in await case.all(POD_KIND) if get_node_name(each) == name and not is_over(each)]
     involved = tuple(await _frozen(case, name))
-    trouble = await trouble_of(case, name)
+    trouble = await find_trouble(case, name)
     if trouble is not None:
         lives = f"; {count(len(on_it), 'pod')} {'is' if len(on_it) == 1 else 'are'} bound to it" if on_it else ""
         lives += _stay_until(node, on_it, case.now) if trouble.is_silent else ""
@@ -205,12 +205,12 @@ async def _why(case: Case, node: Object) -> Finding:
             chain=(*links, trouble.link),
             involved=involved,
         )
-    links.append(done("health", "Ready, lease renewed", said_by(node, condition_of(node, "Ready"))))
+    links.append(done("health", "Ready, lease renewed", said_by(node, find_condition(node, "Ready"))))
     also = []
     found: Finding | None = None
     if (node.get("spec") or NOTHING).get("unschedulable"):
         found = await _cordoned(case, node, who)
-    taints = [taint for taint in taints_of(node) if taint.effect in KEEPS_AWAY]
+    taints = [taint for taint in parse_taints(node) if taint.effect in KEEPS_AWAY]
     if taints and found is None:
         found = await _tainted(case, node, who, taints)
     elif taints and found is not None:
@@ -313,10 +313,10 @@ async def _frozen(case: Case, name: str) -> list[Involved]:
 
 def _room(node: Object, on_it: list[Object]) -> tuple[str, list[str]]:
     """What is left, in words; and of what nothing is."""
-    has = allocatable_of(node)
+    has = read_allocatable(node)
     used: dict[str, int] = {PODS: len(on_it)}
     for pod in on_it:
-        for resource, size in requests_of(pod).items():
+        for resource, size in count_requests(pod).items():
             if resource != PODS:
                 used[resource] = used.get(resource, 0) + size
     shown = [each for each in (CPU, MEMORY, PODS) if each in has]
@@ -336,12 +336,14 @@ def _about(resource: str, size: int) -> str:
 async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
     """Why node health evicted a pod: its node is lost, or has a taint."""
     obj = told.object
-    name = node_of(obj)
-    condition = condition_of(obj, "DisruptionTarget") or NOTHING
+    name = get_node_name(obj)
+    condition = find_condition(obj, "DisruptionTarget") or NOTHING
     said = str(condition.get("message") or told.who.reason or "")
     then = await _node_then(case, name, told.revision)
-    taints = untolerated(taints_of(then), tolerations_of(obj.get("spec") or NOTHING), (NO_EXECUTE,)) if then else ()
-    every = [taint for taint in taints_of(then) if taint.effect == NO_EXECUTE] if then else []
+    taints = (
+        untolerated(parse_taints(then), parse_tolerations(obj.get("spec") or NOTHING), (NO_EXECUTE,)) if then else ()
+    )
+    every = [taint for taint in parse_taints(then) if taint.effect == NO_EXECUTE] if then else []
     if any(taint.key == RELEASED.key for taint in every):
         text = f"its node {name} stopped sending heartbeats and was released for eviction"
         return Removal(Cause.NODE_LOST, text, (link,))
@@ -376,9 +378,9 @@ async def _with_refused_evictions(case: Case, node: Object, found: Finding) -> F
     if found.cause is not Cause.NODE_CORDONED:
         return found
     name = node["metadata"]["name"]
-    here = [pod for pod in await case.all(POD_KIND) if node_of(pod) == name and is_active(pod)]
+    here = [pod for pod in await case.all(POD_KIND) if get_node_name(pod) == name and is_active(pod)]
     for pod in sorted(here, key=lambda each: each["metadata"]["name"])[:PODS_LOOKED_AT]:
-        refused = await case.rooms.evictions().eviction_refused(case, pod, subject_of(POD_KIND, pod).words)
+        refused = await case.rooms.evictions().eviction_refused(case, pod, build_subject(POD_KIND, pod).words)
         if refused is not None:
             still = f"{count(len(here), 'pod')} {'is' if len(here) == 1 else 'are'} still on it"
             text = f"{found.sentence.removesuffix('.')}; {still}. {refused.sentence}"

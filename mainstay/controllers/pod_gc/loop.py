@@ -54,12 +54,12 @@ def garbage(ended: Sequence[Object], leaving: Sequence[Object], ended_max: int =
         pod["metadata"]["uid"]: _removal(pod, at_once=True)
         for pod in leaving
         # Without a grace period left it waits for finalizers only.
-        if not pod_state.node_of(pod) and pod["metadata"].get("deletionGracePeriodSeconds")
+        if not pod_state.get_node_name(pod) and pod["metadata"].get("deletionGracePeriodSeconds")
     }
     staying = [pod for pod in ended if not pod_state.is_leaving(pod)]
     oldest = sorted(staying, key=lambda pod: (pod_state.created_at(pod), _key(pod)))
     for pod in oldest[: max(0, len(staying) - ended_max)]:
-        found[pod["metadata"]["uid"]] = _removal(pod, at_once=not pod_state.node_of(pod))
+        found[pod["metadata"]["uid"]] = _removal(pod, at_once=not pod_state.get_node_name(pod))
     return list(found.values())
 
 

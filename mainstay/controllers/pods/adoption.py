@@ -45,7 +45,7 @@ class Claimed:
 def claim(view: View, kind: KindName, owner: Object, owner_kind: KindName) -> Claimed:
     """Sort out what belongs to an owner. The kind must be declared with the indexes `OWNER` and `ORPHANS`."""
     metadata = owner["metadata"]
-    selector = selector_of(owner)
+    selector = parse_selector(owner)
     mine, patches = [], []
     for each in view.owned_by(kind, metadata["uid"]):
         if not is_controlled_by(each, metadata["uid"]):
@@ -64,7 +64,7 @@ def claim(view: View, kind: KindName, owner: Object, owner_kind: KindName) -> Cl
     return Claimed(tuple(mine), tuple(patches))
 
 
-def selector_of(owner: Object) -> LabelSelector:
+def parse_selector(owner: Object) -> LabelSelector:
     return labels.from_object((owner.get("spec") or {}).get("selector"))
 
 
@@ -92,7 +92,7 @@ def selecting_orphans() -> Callable[[Change, Cache], Iterable[ObjectKey]]:
         return [
             key
             for key in owners.by(NAMESPACE.name, entry.key.namespace)
-            if (owner := owners.get(key)) is not None and selector_of(owner).matches(found)
+            if (owner := owners.get(key)) is not None and parse_selector(owner).matches(found)
         ]
 
     return wakes

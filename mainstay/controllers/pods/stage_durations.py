@@ -9,7 +9,7 @@ not counted again.
 from datetime import timedelta
 from typing import Final
 
-from mainstay.api.stages import PodStage, stage_of
+from mainstay.api.stages import PodStage, find_stage
 from mainstay.client.entry import Change
 from mainstay.env import Clock
 from mainstay.loop.histogram import Histogram
@@ -52,7 +52,7 @@ class StageDurations:
             if change.old is not None:
                 self._pods.pop(change.old.uid, None)
             return
-        found = stage_of(entry.object())
+        found = find_stage(entry.object())
         if found is None:
             self._pods.pop(entry.uid, None)
             return

@@ -36,12 +36,18 @@ from mainstay.api.progress import (
     ProgressAction,
     ProgressLimit,
     ProgressVerdict,
-    progress_of,
+    read_progress,
 )
 from mainstay.api.stages import PodStage
 from mainstay.client.indexes import OWNER
 from mainstay.controllers.deployment import status as rollout_status
-from mainstay.controllers.progress.holdups import MESSAGE_LENGTH_MAX, Holdup, limit_of, pending_reasons, replicas_of
+from mainstay.controllers.progress.holdups import (
+    MESSAGE_LENGTH_MAX,
+    Holdup,
+    count_replicas,
+    find_limit,
+    pending_reasons,
+)
 from mainstay.loop.controller import Controller, Reads, owner
 from mainstay.loop.decision import Decision, Patch, WakeAt
 from mainstay.loop.view import View
@@ -116,14 +122,14 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
 
 def of_set(replica_set: Object, pods: Sequence[Object], now: datetime) -> Progress:
     desired = int(replica_set["spec"].get("replicas", 1))
-    replicas = replicas_of(pods)
+    replicas = count_replicas(pods)
     missing = _not_admitted(replica_set, desired - replicas.admitted, "replicaset")
     limit, verdict = _limit((*missing, *replicas.holdups))
     if limit is None:
         verdict = (
             ProgressVerdict.COMPLETE if replicas.ready == replicas.admitted == desired else ProgressVerdict.PROGRESSING
         )
-    before = progress_of(replica_set)
+    before = read_progress(replica_set)
     return Progress(
         observed_generation=replica_set["metadata"].get("generation", 0),
         desired=desired,
@@ -146,16 +152,16 @@ def of_job(job: Object, pods: Sequence[Object], now: datetime) -> Progress:
     spec, status = job["spec"], job.get("status") or {}
     parallel = int(spec.get("parallelism", 1))
     desired, succeeded = int(spec.get("completions") or parallel), int(status.get("succeeded") or 0)
-    replicas = replicas_of(pods)
+    replicas = count_replicas(pods)
     limit: ProgressLimit | None = None
     error: Error | None = None
-    before = progress_of(job)
+    before = read_progress(job)
     failed = _holds(job, "Failed") or _holds(job, "FailureTarget")
     if _holds(job, "Complete") or _holds(job, "SuccessCriteriaMet"):
         verdict = ProgressVerdict.COMPLETE
     elif failed is not None:
         verdict = ProgressVerdict.FAILED
-        error = _error_of(failed)
+        error = _parse_error(failed)
     elif spec.get("suspend"):
         limit, verdict = (
             ProgressLimit(PodStage.ADMITTED, "job", "Suspended", desired - succeeded),
@@ -184,14 +190,14 @@ def of_job(job: Object, pods: Sequence[Object], now: datetime) -> Progress:
 
 
 def _limit(holdups: Sequence[Holdup]) -> tuple[ProgressLimit | None, ProgressVerdict]:
-    return limit_of(holdups) or (None, ProgressVerdict.PROGRESSING)
+    return find_limit(holdups) or (None, ProgressVerdict.PROGRESSING)
 
 
 def _not_admitted(workload: Object, count: int, component: str) -> list[Holdup]:
     """One for each replica that is not there."""
     if count <= 0:
         return []
-    said = pod_state.condition_of(workload, rollout_status.REPLICA_FAILURE)
+    said = pod_state.find_condition(workload, rollout_status.REPLICA_FAILURE)
     if said is None or said.get("status") != "True":
         return [Holdup(PodStage.ADMITTED, component, "Creating")] * count
     # A quota is others' to give back. What is refused for another reason is refused again.
@@ -209,11 +215,11 @@ def _last_action(workload: Object, pods: Iterable[Object], before: Progress | No
     for pod in pods:
         if pod_state.is_leaving(pod):
             # When it was told to is not kept: the time is when it must have ended, less the time it was given.
-            until = pod_state.time_of(pod["metadata"]["deletionTimestamp"])
+            until = pod_state.parse_time_or_none(pod["metadata"]["deletionTimestamp"])
             grace = timedelta(seconds=int(pod["metadata"].get("deletionGracePeriodSeconds") or 0))
             at = times.format_time(until - grace) if until is not None else ""
             found.append(ProgressAction(DRAIN_POD, ActionOutcome.REQUESTED, _name(pod), at))
-    failure = pod_state.condition_of(workload, rollout_status.REPLICA_FAILURE)
+    failure = pod_state.find_condition(workload, rollout_status.REPLICA_FAILURE)
     if failure is not None and failure.get("status") == "True":
         action = DRAIN_POD if failure.get("reason") == "FailedDelete" else CREATE_POD
         found.append(ProgressAction(action, ActionOutcome.REFUSED, at=str(failure.get("lastTransitionTime") or "")))
@@ -242,7 +248,7 @@ def _last_error(
     return Error(limit.reason, limit.message, times.format_time(now))
 
 
-def _error_of(condition: Mapping[str, Any]) -> Error:
+def _parse_error(condition: Mapping[str, Any]) -> Error:
     message = str(condition.get("message") or "")[:MESSAGE_LENGTH_MAX]
     return Error(str(condition.get("reason") or ""), message, str(condition.get("lastTransitionTime") or ""))
 
@@ -251,7 +257,7 @@ def _deadline_of_job(job: Object, failed: Mapping[str, Any] | None) -> Deadline:
     seconds, started = job["spec"].get("activeDeadlineSeconds"), (job.get("status") or {}).get("startTime")
     if failed is not None and failed.get("reason") == "DeadlineExceeded":
         return Deadline(DeadlineState.PASSED)
-    since = pod_state.time_of(started)
+    since = pod_state.parse_time_or_none(started)
     if seconds is None or since is None or failed is not None or _holds(job, "Complete"):
         return _NO_DEADLINE
     return Deadline(DeadlineState.RUNNING, times.format_time(since + timedelta(seconds=seconds)))
@@ -263,7 +269,7 @@ def _deadline_of_job(job: Object, failed: Mapping[str, Any] | None) -> Deadline:
 def of_deployment(deployment: Object, sets: Sequence[Object], now: datetime) -> Progress:
     spec, status = deployment["spec"], deployment.get("status") or {}
     desired = int(spec.get("replicas", 1))
-    parts = [part for each in sets if (part := progress_of(each)) is not None]
+    parts = [part for each in sets if (part := read_progress(each)) is not None]
     generation = deployment["metadata"].get("generation", 0)
     is_seen = int(status.get("observedGeneration") or 0) >= generation
     updated = int(status.get("updatedReplicas") or 0)
@@ -277,13 +283,13 @@ def of_deployment(deployment: Object, sets: Sequence[Object], now: datetime) -> 
     limit, verdict = _limit_of_sets(deployment, parts, 0 if is_complete else max(0, desired - updated))
     if limit is None:
         verdict = ProgressVerdict.COMPLETE if is_complete else ProgressVerdict.PROGRESSING
-    condition = pod_state.condition_of(deployment, rollout_status.PROGRESSING) or {}
-    before = progress_of(deployment)
+    condition = pod_state.find_condition(deployment, rollout_status.PROGRESSING) or {}
+    before = read_progress(deployment)
     error = _last_error(limit, verdict, before, now)
     if condition.get("status") == "False":
         verdict = ProgressVerdict.FAILED
         if limit is None or condition.get("reason") == rollout_status.CREATE_FAILED:
-            error = _error_of(condition)
+            error = _parse_error(condition)
     return Progress(
         observed_generation=generation,
         desired=desired,
@@ -312,7 +318,7 @@ def _limit_of_sets(
         return worst.limited_by, worst.verdict
     if not behind:
         return None, ProgressVerdict.PROGRESSING
-    said = pod_state.condition_of(deployment, rollout_status.PROGRESSING) or {}
+    said = pod_state.find_condition(deployment, rollout_status.PROGRESSING) or {}
     if said.get("reason") == rollout_status.HELD:
         message = str(said.get("message") or "")[:MESSAGE_LENGTH_MAX]
         return ProgressLimit(
@@ -346,7 +352,7 @@ def _deadline_of_rollout(deployment: Object, condition: Mapping[str, Any], is_co
     if condition.get("reason") == rollout_status.TIMED_OUT:
         return Deadline(DeadlineState.PASSED)
     is_running = rollout_status.has_deadline(deployment) and not is_complete and not deployment["spec"].get("paused")
-    since = pod_state.time_of(condition.get("lastUpdateTime"))
+    since = pod_state.parse_time_or_none(condition.get("lastUpdateTime"))
     if not is_running or since is None or condition.get("reason") in (rollout_status.COMPLETE, rollout_status.HELD):
         return _NO_DEADLINE
     at = since + timedelta(seconds=deployment["spec"]["progressDeadlineSeconds"])
@@ -354,7 +360,7 @@ def _deadline_of_rollout(deployment: Object, condition: Mapping[str, Any], is_co
 
 
 def _holds(obj: Object, name: str) -> Mapping[str, Any] | None:
-    condition = pod_state.condition_of(obj, name)
+    condition = pod_state.find_condition(obj, name)
     return condition if condition is not None and condition.get("status") == "True" else None
 
 

@@ -1,7 +1,7 @@
 """What holds up the replicas of a workload: before which boundary they stand, who would have to let them, and why.
 
-Read from the pods alone, as everybody has left them: nothing is asked and nothing is guessed. `limit_of` names the one
-boundary before which most of them stand; of several the first, since what is behind it cannot come either.
+Read from the pods alone, as everybody has left them: nothing is asked and nothing is guessed. `find_limit` names the
+one boundary before which most of them stand; of several the first, since what is behind it cannot come either.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any, Final
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.progress import PendingReason, ProgressLimit, ProgressVerdict
-from mainstay.api.stages import SERVING_CONDITION, PodStage, stage_of
+from mainstay.api.stages import SERVING_CONDITION, PodStage, find_stage
 
 MESSAGE_LENGTH_MAX: Final = 256
 
@@ -61,15 +61,15 @@ class Replicas:
     """One for each pod that is held up."""
 
 
-def replicas_of(pods: Iterable[Object]) -> Replicas:
+def count_replicas(pods: Iterable[Object]) -> Replicas:
     """Count pods. Those that are over, or leaving, do not count."""
     found: dict[PodStage, int] = dict.fromkeys(PodStage, 0)
     holdups = []
     for pod in pods:
-        at = stage_of(pod)
+        at = find_stage(pod)
         if at is not None:
             found[at[0]] += 1
-            if (holdup := holdup_of(pod, at[0])) is not None:
+            if (holdup := find_holdup(pod, at[0])) is not None:
                 holdups.append(holdup)
     pending = sum(found[stage] for stage in _PENDING)
     starting, ready = found[PodStage.BOUND] + found[PodStage.STARTING], found[PodStage.READY] + found[PodStage.SERVING]
@@ -84,7 +84,7 @@ def replicas_of(pods: Iterable[Object]) -> Replicas:
     )
 
 
-def holdup_of(pod: Object, stage: PodStage) -> Holdup | None:
+def find_holdup(pod: Object, stage: PodStage) -> Holdup | None:
     """Why a pod that is in this stage is no further. None: nothing is missing."""
     match stage:
         case PodStage.ADMITTED:
@@ -96,11 +96,11 @@ def holdup_of(pod: Object, stage: PodStage) -> Holdup | None:
             node = (pod.get("status") or _NOTHING).get("nominatedNodeName")
             return Holdup(PodStage.BOUND, "scheduler", "MakingRoom", f"room is being made on {node}")
         case PodStage.BOUND:
-            return Holdup(PodStage.STARTING, "agent", "NotTakenOn", f"by {pod_state.node_of(pod)}")
+            return Holdup(PodStage.STARTING, "agent", "NotTakenOn", f"by {pod_state.get_node_name(pod)}")
         case PodStage.STARTING:
             return _starting(pod)
         case PodStage.READY:
-            said = pod_state.condition_of(pod, SERVING_CONDITION) or _NOTHING
+            said = pod_state.find_condition(pod, SERVING_CONDITION) or _NOTHING
             if said.get("status") != "False":
                 return None  # No Service leads to it, as far as is known, and none has to.
             reason, message = str(said.get("reason") or ""), str(said.get("message") or "")
@@ -110,7 +110,7 @@ def holdup_of(pod: Object, stage: PodStage) -> Holdup | None:
 
 
 def _queued(pod: Object) -> Holdup:
-    said = pod_state.condition_of(pod, "PodScheduled") or _NOTHING
+    said = pod_state.find_condition(pod, "PodScheduled") or _NOTHING
     if said.get("status") != "False":
         return Holdup(PodStage.SCHEDULED, "scheduler", "Queued")
     reason, message = str(said.get("reason") or "Unschedulable"), str(said.get("message") or "")
@@ -126,7 +126,7 @@ def _starting(pod: Object) -> Holdup:
             message = str(each.get("message") or "")[:MESSAGE_LENGTH_MAX]
             return Holdup(PodStage.READY, "agent", each["reason"], message, ProgressVerdict.STUCK)
     reason = next((str(each["reason"]) for each in waiting if each.get("reason")), "")
-    said = pod_state.condition_of(pod, "Ready") or _NOTHING
+    said = pod_state.find_condition(pod, "Ready") or _NOTHING
     return Holdup(PodStage.READY, "agent", reason or str(said.get("reason") or "Starting"))
 
 
@@ -142,7 +142,7 @@ def pending_reasons(holdups: Iterable[Holdup]) -> tuple[PendingReason, ...]:
     return tuple([PendingReason(reason, counts[reason], messages[reason]) for reason in order])
 
 
-def limit_of(holdups: Sequence[Holdup]) -> tuple[ProgressLimit, ProgressVerdict] | None:
+def find_limit(holdups: Sequence[Holdup]) -> tuple[ProgressLimit, ProgressVerdict] | None:
     """The boundary that most of them stand before, and what to make of it. None if nothing holds them up."""
     counts: dict[PodStage, int] = {}
     for each in holdups:

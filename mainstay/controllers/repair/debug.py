@@ -16,7 +16,7 @@ def find_repair(
 ) -> RepairView | None:
     """What repair says of a workload. None: it has said nothing yet."""
     state = states.get(LOOP.name)
-    condition = pod_state.condition_of(state, COMPLETE) if state is not None else None
+    condition = pod_state.find_condition(state, COMPLETE) if state is not None else None
     if state is None or condition is None:
         return None
     workloads = (state.get("status") or {}).get("workloads") or {}

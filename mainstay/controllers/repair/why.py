@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mainstay.api.pod_state import node_of
+from mainstay.api.pod_state import get_node_name
 from mainstay.explain.registry import WhyRoom
 from mainstay.explain.why.answer import ChainLink
 from mainstay.explain.why.case import Case
@@ -12,7 +12,7 @@ from mainstay.explain.writers import Version
 
 
 async def why_removed(case: Case, told: Version, link: ChainLink) -> Removal:
-    text = f"its node {node_of(told.object)} no longer exists, and repair deleted it"
+    text = f"its node {get_node_name(told.object)} no longer exists, and repair deleted it"
     return Removal(Cause.NODE_LOST, text, (link,))
 
 

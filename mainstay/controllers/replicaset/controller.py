@@ -24,7 +24,7 @@ from mainstay.api.annotations import REPLACES, SLOT
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.owners import controller_of
+from mainstay.api.owners import find_controller
 from mainstay.client.errors import ApiError, Conflict, Throttled, Unavailable
 from mainstay.client.indexes import NAMESPACE, OWNER
 from mainstay.controllers.deployment.revisions import parse_revision
@@ -148,7 +148,7 @@ def _drain(pod: Object) -> Delete:
 
 def _related(view: View, replica_set: Object) -> tuple[list[Object], list[Object]]:
     """The pods of the other sets of the same workload; and of these, those of the set that it moves to."""
-    reference = controller_of(replica_set)
+    reference = find_controller(replica_set)
     if reference is None:
         return [], []
     uid = replica_set["metadata"]["uid"]

@@ -60,7 +60,7 @@ def over_at(pod: Object) -> datetime:
     said = [each.get("lastTransitionTime") for each in status.get("conditions") or ()]
     for container in status.get("containerStatuses") or ():
         said.append(((container.get("state") or {}).get("terminated") or {}).get("finishedAt"))
-    times = [time for each in said if (time := pod_state.time_of(each)) is not None]
+    times = [time for each in said if (time := pod_state.parse_time_or_none(each)) is not None]
     return max([pod_state.created_at(pod), *times])
 
 

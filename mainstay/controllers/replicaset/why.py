@@ -14,7 +14,7 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
-from mainstay.api.pod_state import condition_of, is_active, is_leaving, is_ready, time_of
+from mainstay.api.pod_state import find_condition, is_active, is_leaving, is_ready, parse_time_or_none
 from mainstay.controllers.replicaset.controller import REPLICA_FAILURE
 from mainstay.explain.registry import WhyRoom
 from mainstay.explain.why.answer import Also, ChainLink, Involved
@@ -25,14 +25,14 @@ from mainstay.explain.why.found import (
     NOTHING,
     Finding,
     broken,
+    build_source,
+    build_subject,
     clock,
     count,
     done,
-    evidence_of,
     said_by,
     sentence,
     shortened,
-    subject_of,
     written,
 )
 from mainstay.explain.why.pods import of_pod
@@ -43,6 +43,7 @@ from mainstay.explain.why.workload import (
     complete,
     find_desired,
     find_fight,
+    find_worst,
     on_late_nodes,
     scaled_to_zero,
     set_link,
@@ -50,7 +51,6 @@ from mainstay.explain.why.workload import (
     verbs_for,
     version_of_zero,
     wanted_replicas,
-    worst_of,
 )
 from mainstay.explain.writers import Version, parse_cause
 
@@ -59,7 +59,7 @@ async def why_replica_set(case: Case, replica_set: Object) -> Finding:
     if is_leaving(replica_set):
         return await leaving(case, REPLICASETS, replica_set)
     await case.moment.load([PODS, NODES])
-    subject = subject_of(REPLICASETS, replica_set)
+    subject = build_subject(REPLICASETS, replica_set)
     versions = await case.versions(REPLICASETS.text, subject.namespace, subject.name)
     wanted_since, desired = find_desired(replica_set, versions)
     if (fight := find_fight(subject.words, versions, case.now)) is not None:
@@ -94,18 +94,18 @@ async def hold_up(case: Case, replica_set: Object, words: str, old: str = "") ->
     active = [pod for pod in pods if is_active(pod)]
     link = set_link(replica_set)
     missing = wanted - len(active)
-    troubled = await case.in_trouble(map(pod_state.node_of, pods))
+    troubled = await case.in_trouble(map(pod_state.get_node_name, pods))
     slow = [
         pod
         for pod in active
         if not is_ready(pod)
-        or pod_state.node_of(pod) in troubled
+        or pod_state.get_node_name(pod) in troubled
         or case.rooms.containers().was_restarted_lately(pod, case.now)
     ]
     failed_ones = [
         pod for pod in pods if (pod.get("status") or NOTHING).get("phase") == "Failed" and not is_leaving(pod)
     ]
-    worst = await worst_of(case, slow)
+    worst = await find_worst(case, slow)
     if missing > 0:
         refused = await _not_made(case, replica_set, words, len(active), wanted, failed_ones)
         if refused is not None and (worst is None or gravity(refused.cause) <= gravity(worst[0].cause)):
@@ -125,15 +125,15 @@ async def _not_made(
     case: Case, replica_set: Object, words: str, there: int, wanted: int, failed_ones: Sequence[Object]
 ) -> Finding | None:
     """Why pods are missing."""
-    subject = subject_of(REPLICASETS, replica_set)
+    subject = build_subject(REPLICASETS, replica_set)
     what = f"{there} of {wanted} pods of {words} {'exists' if there == 1 else 'exist'}"
     hold = await held(case, REPLICASETS, replica_set, ("replicaset",), what)
     if hold is not None:
         return hold
-    said = condition_of(replica_set, REPLICA_FAILURE)
+    said = find_condition(replica_set, REPLICA_FAILURE)
     records = await case.records(REPLICASETS.text, subject.namespace, subject.name, subject.uid)
     own = [each for each in records if each.component == "replicaset"]
-    evidence = [evidence_of(own[-1])] if own else []
+    evidence = [build_source(own[-1])] if own else []
     if said is not None and said.get("status") == "True" and said.get("reason") != "BackingOff":
         message = str(said.get("message") or "")
         cause, verdict = refusal_cause(str(said.get("cause") or ""))
@@ -144,14 +144,14 @@ async def _not_made(
             cause=cause,
             sentence=sentence(shortened(text, 400)),
             verdict=verdict,
-            since=time_of(said.get("lastTransitionTime")),
+            since=parse_time_or_none(said.get("lastTransitionTime")),
             chain=(broken("admission", shortened(message, 200), said_by(replica_set, said), *evidence),),
         )
     if failed_ones:
         last = max(failed_ones, key=lambda pod: (pod_state.created_at(pod), pod["metadata"]["name"]))
         found = await of_pod(case, last, is_asked=False)
         text = f"{what}: {count(len(failed_ones), 'pod')} failed, backing off. {found.sentence}"
-        return replace(found, sentence=shortened(text, 420), about=subject_of(PODS, last))
+        return replace(found, sentence=shortened(text, 420), about=build_subject(PODS, last))
     versions = await case.versions(REPLICASETS.text, subject.namespace, subject.name)
     since, _ = find_desired(replica_set, versions)
     found = await not_done(case, REPLICASETS, replica_set, "replicaset", what, since)

@@ -27,7 +27,7 @@ FILE: Final = "ca.crt"
 ROOT_AUTHORITIES: Final = "root-ca"
 
 
-def namespace_of(change: Change) -> Iterable[ObjectKey]:
+def find_namespace(change: Change) -> Iterable[ObjectKey]:
     """Wakes the namespace that something is in."""
     return (ObjectKey("", change.key.namespace),)
 
@@ -40,7 +40,7 @@ def is_there_to_stay(view: View, key: ObjectKey) -> bool:
 class ServiceAccounts(Controller):
     name = "serviceaccount"
     kind = NAMESPACES
-    reads = (Reads(SERVICE_ACCOUNTS, wakes=namespace_of, fields=f"metadata.name={ACCOUNT}"),)
+    reads = (Reads(SERVICE_ACCOUNTS, wakes=find_namespace, fields=f"metadata.name={ACCOUNT}"),)
     writes = (SERVICE_ACCOUNTS,)
 
     def decide(self, view: View, key: ObjectKey, memory: None) -> Decision:
@@ -59,7 +59,7 @@ class RootAuthorities(Controller):
     name = ROOT_AUTHORITIES
     kind = NAMESPACES
     says_stalled = False
-    reads = (Reads(CONFIG_MAPS, wakes=namespace_of, fields=f"metadata.name={AUTHORITIES}"),)
+    reads = (Reads(CONFIG_MAPS, wakes=find_namespace, fields=f"metadata.name={AUTHORITIES}"),)
     writes = (CONFIG_MAPS,)
 
     def __init__(self, authorities: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api.kind import Object
-from mainstay.api.owners import controller_of
+from mainstay.api.owners import find_controller
 from mainstay.api.well_known_labels import HASH_LABEL
 
 _CHANGEABLE: Final = ("deployment", "replicaset", "statefulset", "daemonset")
@@ -35,11 +35,11 @@ class Workload:
         return f"{self.kind}/{self.name}"
 
 
-def workload_of(pod: Object) -> Workload:
+def find_workload(pod: Object) -> Workload:
     """The pod itself, if it has no owner. A ReplicaSet of a Deployment is named by the hash in its label."""
     metadata = pod["metadata"]
     namespace, name = metadata.get("namespace") or "", metadata["name"]
-    owner = controller_of(pod)
+    owner = find_controller(pod)
     if owner is None:
         return Workload("pod", namespace, name)
     digits = (metadata.get("labels") or {}).get(HASH_LABEL)

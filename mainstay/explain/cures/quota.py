@@ -11,10 +11,10 @@ from mainstay.api import kind_names
 from mainstay.api.kind import Object
 from mainstay.api.quantity import ZERO, Quantity
 from mainstay.api.quota_refusal import show_missing
-from mainstay.api.quota_usage import PODS, find_missing, is_about, usage_of
-from mainstay.explain.cures.owner import patched, set_requests, workload_of
+from mainstay.api.quota_usage import PODS, count_usage, find_missing, is_about
+from mainstay.explain.cures.owner import find_workload, patched, set_requests
 from mainstay.explain.cures.values import CureKind, TriedCure
-from mainstay.explain.plan.quotas import QuotaBook, limit_of
+from mainstay.explain.plan.quotas import QuotaBook, read_limit
 
 _EXAMPLES: Final = {"cpu": "100m", "memory": "128Mi"}
 
@@ -58,7 +58,7 @@ def _refused(quotas: Iterable[Object], pod: Object, count: int) -> bool:
 
 
 def _fits(quotas: Iterable[Object], pod: Object, count: int) -> int:
-    book = QuotaBook(limit_of(quota) for quota in quotas)
+    book = QuotaBook(read_limit(quota) for quota in quotas)
     for number in range(count):
         if book.refusal(kind_names.PODS, pod, None):
             return number
@@ -68,11 +68,11 @@ def _fits(quotas: Iterable[Object], pod: Object, count: int) -> int:
 
 def _missing(quota: Object, pod: Object, count: int) -> dict[str, str]:
     """What a quota has to allow, of all that it does not."""
-    limit = limit_of(quota)
+    limit = read_limit(quota)
     if not is_about(limit.terms, PODS, pod):
         return {}
     found = {}
-    for name, amount in usage_of(PODS, pod).items():
+    for name, amount in count_usage(PODS, pod).items():
         if name in limit.hard and amount > ZERO:
             least = limit.used[name] + Quantity(amount.nano * count, amount.format)
             if least > limit.hard[name]:
@@ -83,12 +83,12 @@ def _missing(quota: Object, pod: Object, count: int) -> dict[str, str]:
 def _say_it(quotas: Iterable[Object], pod: Object) -> TriedCure | None:
     """A quota over CPU or memory wants every container to say how much it needs: more of it does not help."""
     for quota in quotas:
-        limit = limit_of(quota)
+        limit = read_limit(quota)
         if not is_about(limit.terms, PODS, pod):
             continue
         missing = find_missing(limit.hard, pod)
         if missing:
-            workload = workload_of(pod)
+            workload = find_workload(pod)
             text = f"specify {show_missing(missing)} (quota {limit.name} counts it)"
             container = (pod["spec"].get("containers") or [{}])[0].get("name", "")
             resources = {name.removeprefix("requests.") for name in missing}

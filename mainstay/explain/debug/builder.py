@@ -18,7 +18,7 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import COMPONENT_STATES, PODS
-from mainstay.api.progress import progress_of
+from mainstay.api.progress import read_progress
 from mainstay.explain.debug.conclusion import command, concluded
 from mainstay.explain.debug.view import (
     CacheSeen,
@@ -61,7 +61,7 @@ async def debug(
     known = JournalLookup(moment.journal, moment.revision)
     versions = await known.versions(kind.text, namespace, name)
     if generation:
-        moment = await _moment_of(moment, versions, kind, name, generation)
+        moment = await _find_moment(moment, versions, kind, name, generation)
         known = JournalLookup(moment.journal, moment.revision)
         versions = [each for each in versions if each.revision <= moment.revision]
     workload = await moment.get(kind, name, namespace)
@@ -102,7 +102,9 @@ def _advice(view: DebugView, answer: WhyAnswer) -> str:
     return f"{first.rstrip('.')}. {more}" if first else more
 
 
-async def _moment_of(moment: Moment, versions: Sequence[Version], kind: KindName, name: str, generation: int) -> Moment:
+async def _find_moment(
+    moment: Moment, versions: Sequence[Version], kind: KindName, name: str, generation: int
+) -> Moment:
     """The last moment at which an object had a generation."""
     mine = [each for each in versions if _generation(each.after) == generation]
     if not mine:
@@ -145,7 +147,7 @@ class _Joining:
         pending, caches = await self._pending(pods)
         caches = [*caches, *await self._controllers()]
         status, metadata = workload.get("status") or {}, workload["metadata"]
-        progress = progress_of(workload)
+        progress = read_progress(workload)
         counts = self._counts(pods)
         rollbacks = [*await self._placements.policies(), *self._rollbacks()]
         holds = await holds_on(moment, self._rooms, self._kind, self._who.name, self._who.namespace)
@@ -206,7 +208,7 @@ class _Joining:
         active = [pod for pod in pods if pod_state.is_active(pod)]
         default = 1 if self._kind == PODS else len(active)
         desired = spec.get("replicas", spec.get("parallelism", default))
-        bound = [pod for pod in active if pod_state.node_of(pod)]
+        bound = [pod for pod in active if pod_state.get_node_name(pod)]
         ready = [pod for pod in bound if pod_state.is_ready(pod)]
         return ReplicaCounts(
             desired=int(desired),
@@ -227,8 +229,8 @@ class _Joining:
             who = FollowedObject(PODS.text, metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""))
             records = [each for each in await self._family.decisions(who) if is_placement(each)]
             records = [each for each in records if not each.subject.uid or each.subject.uid == who.uid]
-            if pod_state.node_of(pod) or not records:
-                found.append(_not_started(pod) if pod_state.node_of(pod) else _not_decided(pod))
+            if pod_state.get_node_name(pod) or not records:
+                found.append(_not_started(pod) if pod_state.get_node_name(pod) else _not_decided(pod))
                 continue
             one, seen = await self._placements.pending(pod, who, records)
             found.append(one)
@@ -322,7 +324,7 @@ def _waiting(pod: Object, reason: str, words: tuple[str, ...]) -> Pending:
         since=created,
         reason=reason,
         words=words,
-        node=pod_state.node_of(pod),
+        node=pod_state.get_node_name(pod),
     )
 
 

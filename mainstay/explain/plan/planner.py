@@ -34,7 +34,7 @@ from mainstay.api.kind_names import (
 from mainstay.explain.moment import Moment
 from mainstay.explain.plan.admission import Proposal
 from mainstay.explain.plan.projection import ENDS_AFTER, KINDS, Expansion, Workloads
-from mainstay.explain.plan.quotas import ProjectedQuota, QuotaBook, kinds_behind, limit_of, uses
+from mainstay.explain.plan.quotas import ProjectedQuota, QuotaBook, kinds_behind, read_limit, uses
 from mainstay.explain.plan.report import SEED, PlanReport
 from mainstay.explain.plan.values import ObjectPlan, PlanAnswer, WorkloadPlan
 from mainstay.explain.registry import PlacementPlan, Rooms
@@ -160,12 +160,12 @@ class _State:
         return proposal.kind == PODS or proposal.kind in self._workloads
 
     def quotas(self) -> QuotaBook:
-        return QuotaBook(limit_of(quota) for quota in self.objects[RESOURCE_QUOTAS])
+        return QuotaBook(read_limit(quota) for quota in self.objects[RESOURCE_QUOTAS])
 
     def limit(self, quota: Object) -> ProjectedQuota:
         """What a planned quota limits, and what is used of it before anything is made."""
         objects = [((kind.group, kind.plural), obj) for kind, found in self._counted.items() for obj in found]
-        return limit_of(quota, objects)
+        return read_limit(quota, objects)
 
     def new_limits(self, proposals: Sequence[Proposal]) -> list[ProjectedQuota]:
         planned = [each.object for each in proposals if each.kind == RESOURCE_QUOTAS and not each.refusal]

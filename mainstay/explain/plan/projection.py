@@ -38,8 +38,8 @@ from mainstay.api.kind_names import (
 from mainstay.api.kinds import BUILTIN
 from mainstay.api.merge_patch import merge_patch
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.owners import controller_of
-from mainstay.api.taints import stays_for, taints_of
+from mainstay.api.owners import find_controller
+from mainstay.api.taints import parse_taints, stays_for
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Forbidden
@@ -219,7 +219,7 @@ class Expansion:
         else:
             obj = self._begun(kind, obj)
         if kind == PODS and before is None:
-            obj["spec"]["priority"] = self.priority_of(obj)
+            obj["spec"]["priority"] = self.find_priority(obj)
         self._store(kind, obj)
         if kind == NODES:
             self._evict(obj)
@@ -348,7 +348,7 @@ class Expansion:
 
     def _admitted(self, kind: KindName, obj: Object) -> Object:
         if kind == PODS:
-            obj["spec"]["priority"] = self.priority_of(obj)
+            obj["spec"]["priority"] = self.find_priority(obj)
         refusal = self.quotas.refusal(kind, obj, None)
         if refusal is not None:
             text = f'{kind.plural} "{obj["metadata"]["name"]}" is forbidden: {refusal.message}'
@@ -359,7 +359,7 @@ class Expansion:
         """There is a PriorityClass of this name, from now on."""
         self._priorities[name] = value
 
-    def priority_of(self, pod: Object) -> int:
+    def find_priority(self, pod: Object) -> int:
         """Raises `Forbidden` for a class that is not there, as the server does."""
         name = pod["spec"].get("priorityClassName") or self._default_priority
         if name and name not in self._priorities:
@@ -437,7 +437,7 @@ class Expansion:
 
     def _pod_timers(self, pod: Object) -> None:
         """What is going to happen to a pod that is bound."""
-        if not pod_state.node_of(pod) or pod_state.is_over(pod):
+        if not pod_state.get_node_name(pod) or pod_state.is_over(pod):
             return
         uid = (ObjectKey(pod["metadata"].get("namespace") or "", pod["metadata"]["name"]), pod["metadata"]["uid"])
         if pod_state.is_leaving(pod):
@@ -463,7 +463,7 @@ class Expansion:
         if what == "ready" and not pod_state.is_leaving(pod):
             self._store(PODS, _made_ready(pod, self.now))
         elif what == "evict" and not pod_state.is_leaving(pod):
-            self._end(PODS, pod, f"does not tolerate a taint of {pod_state.node_of(pod)}")
+            self._end(PODS, pod, f"does not tolerate a taint of {pod_state.get_node_name(pod)}")
         elif what == "gone":
             held = pod["metadata"].get("finalizers")
             if held:
@@ -483,7 +483,7 @@ class Expansion:
             return
         if metadata["uid"] in self._first:
             self.removed[metadata["uid"]] = Removed(self._first[metadata["uid"]], why)
-        if (not pod_state.node_of(obj) or pod_state.is_over(obj)) and not metadata.get("finalizers"):
+        if (not pod_state.get_node_name(obj) or pod_state.is_over(obj)) and not metadata.get("finalizers"):
             self._gone(kind, key)
             return
         grace = int((obj.get("spec") or {}).get("terminationGracePeriodSeconds") or 30)
@@ -497,14 +497,14 @@ class Expansion:
         metadata = obj["metadata"]
         if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
             return
-        if not metadata.get("deletionGracePeriodSeconds") or not pod_state.node_of(obj):
+        if not metadata.get("deletionGracePeriodSeconds") or not pod_state.get_node_name(obj):
             self._gone(kind, ObjectKey(metadata.get("namespace") or "", metadata["name"]))
 
     def _evict(self, node: Object) -> None:
         """Whom a taint removes from a node."""
-        taints = taints_of(node)
+        taints = parse_taints(node)
         for pod in self.all(PODS):
-            if pod_state.node_of(pod) != node["metadata"]["name"] or not pod_state.is_active(pod):
+            if pod_state.get_node_name(pod) != node["metadata"]["name"] or not pod_state.is_active(pod):
                 continue
             stays = stays_for(pod, taints)
             if stays is not None:
@@ -516,11 +516,11 @@ class Expansion:
         heapq.heappush(self._timers, (at, self._order, what, about))
 
 
-def workload_of(world: Expansion, pod: Object) -> tuple[KindName, ObjectKey] | None:
+def find_planned_workload(world: Expansion, pod: Object) -> tuple[KindName, ObjectKey] | None:
     """What a pod belongs to in the end; None: to nothing that a plan models."""
     found: tuple[KindName, ObjectKey] | None = None
     obj: Object | None = pod
-    while obj is not None and (owner := controller_of(obj)) is not None:
+    while obj is not None and (owner := find_controller(obj)) is not None:
         kind = next((each for each in world.workloads if each.kind == owner["kind"]), None)
         if kind is None:
             break

@@ -17,11 +17,11 @@ from mainstay.api.quota_usage import (
     PODS,
     QuotaTerm,
     Resource,
+    count_usage,
     find_missing,
     is_about,
+    parse_terms,
     resources_behind,
-    terms_of,
-    usage_of,
 )
 
 _NAMED_MAX: Final = 20
@@ -60,7 +60,7 @@ class QuotaUse:
         return self.used_before != self.used_after or self.hard_before != self.hard_after
 
 
-def limit_of(quota: Object, counted: Iterable[tuple[Resource, Object]] | None = None) -> ProjectedQuota:
+def read_limit(quota: Object, counted: Iterable[tuple[Resource, Object]] | None = None) -> ProjectedQuota:
     """What a quota limits. What is used it says itself; or it is counted from objects, for one that is new."""
     metadata = quota["metadata"]
     hard = {name: parse(amount) for name, amount in ((quota.get("spec") or {}).get("hard") or {}).items()}
@@ -70,7 +70,7 @@ def limit_of(quota: Object, counted: Iterable[tuple[Resource, Object]] | None = 
         metadata["name"],
         hard,
         {name: parse(said[name]) if name in said else ZERO for name in hard},
-        terms_of(quota),
+        parse_terms(quota),
     )
     if counted is None:
         return limit
@@ -176,4 +176,4 @@ def _difference(
 
 
 def _part(limit: ProjectedQuota, resource: Resource, obj: Object | None) -> Mapping[str, Quantity]:
-    return usage_of(resource, obj) if obj is not None and is_about(limit.terms, resource, obj) else {}
+    return count_usage(resource, obj) if obj is not None and is_about(limit.terms, resource, obj) else {}

@@ -9,11 +9,11 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NODES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.owners import controller_of
+from mainstay.api.owners import find_controller
 from mainstay.explain.cures.quota import quota_cures
 from mainstay.explain.cures.values import TriedCure
 from mainstay.explain.plan.admission import Proposal
-from mainstay.explain.plan.projection import Expansion, workload_of
+from mainstay.explain.plan.projection import Expansion, find_planned_workload
 from mainstay.explain.plan.quotas import ProjectedQuota
 from mainstay.explain.plan.values import Other, PlannedStep, RefusedPods, RemovedPods, WaitingPods, WorkloadPlan
 
@@ -27,7 +27,7 @@ class PlanReport:
         self._runs = [_by_workload(run) for run in runs]
         self._before = before
         self._after = after
-        self._zones = {node["metadata"]["name"]: pod_state.zone_of(node) for node in after.all(NODES)}
+        self._zones = {node["metadata"]["name"]: pod_state.get_zone(node) for node in after.all(NODES)}
         self._pods = _by_workload(after)
         self._worlds = runs
         self._unwell = {node["metadata"]["name"]: trouble for node in after.all(NODES) if (trouble := _trouble(node))}
@@ -38,18 +38,18 @@ class PlanReport:
         key = ObjectKey(proposal.namespace, proposal.name)
         active = [pod for pod in self._pods.get((proposal.kind, key), ()) if pod_state.is_active(pod)]
         current = [pod for pod in active if _is_current(after, proposal.kind, key, pod)]
-        placed = [pod for pod in current if pod_state.node_of(pod)]
-        running = [pod for pod in placed if pod_state.node_of(pod) not in self._unwell]
-        nodes = _counted(pod_state.node_of(pod) for pod in running)
+        placed = [pod for pod in current if pod_state.get_node_name(pod)]
+        running = [pod for pod in placed if pod_state.get_node_name(pod) not in self._unwell]
+        nodes = _counted(pod_state.get_node_name(pod) for pod in running)
         workload = after.get(proposal.kind, key) or proposal.object
         room = after.workloads.get(proposal.kind)
         wanted = 1 if room is None else room.wanted(workload)
-        unplaced = [pod for pod in current if not pod_state.node_of(pod)]
+        unplaced = [pod for pod in current if not pod_state.get_node_name(pod)]
         waiting = [pod for pod in unplaced if pod["metadata"]["uid"] in after.waiting]
         each = self._running(proposal.kind, key)
         notes = [
             f"{number} {'is' if number == 1 else 'are'} on {node}, which {self._unwell[node]}: not counted as running"
-            for node, number in _counted(pod_state.node_of(pod) for pod in placed).items()
+            for node, number in _counted(pod_state.get_node_name(pod) for pod in placed).items()
             if node in self._unwell
         ]
         if len(unplaced) > len(waiting):
@@ -66,7 +66,7 @@ class PlanReport:
             kept=sum(1 for pod in running if after.was_there(pod["metadata"]["uid"])),
             old=len(active) - len(current),
             nodes=nodes,
-            zones=_counted(zone for pod in running if (zone := self._zones.get(pod_state.node_of(pod), ""))),
+            zones=_counted(zone for pod in running if (zone := self._zones.get(pod_state.get_node_name(pod), ""))),
             waits=self._waits(waiting),
             refused=self._refused(proposal.kind, key, wanted - len(current)),
             removed=self._removed(proposal.kind, key),
@@ -81,8 +81,8 @@ class PlanReport:
                 1
                 for pod in pods.get((kind, key), ())
                 if pod_state.is_active(pod)
-                and pod_state.node_of(pod)
-                and pod_state.node_of(pod) not in self._unwell
+                and pod_state.get_node_name(pod)
+                and pod_state.get_node_name(pod) not in self._unwell
                 and _is_current(world, kind, key, pod)
             )
             for world, pods in zip(self._worlds, self._runs, strict=True)
@@ -97,7 +97,7 @@ class PlanReport:
         for refused in self._after.refused.values():
             owner = (refused.owner_kind, refused.owner)
             obj = self._after.get(*owner)
-            owner = (workload_of(self._after, obj) if obj is not None else None) or owner
+            owner = (find_planned_workload(self._after, obj) if obj is not None else None) or owner
             if owner != (kind, key):
                 continue
             cures: tuple[TriedCure, ...] = ()
@@ -110,13 +110,13 @@ class PlanReport:
     def _removed(self, kind: KindName, key: ObjectKey) -> tuple[RemovedPods, ...]:
         by_reason: dict[str, list[Object]] = {}
         for uid, removed in self._after.removed.items():
-            owner = workload_of(self._after, removed.pod) or (PODS, _key(removed.pod))
+            owner = find_planned_workload(self._after, removed.pod) or (PODS, _key(removed.pod))
             if owner == (kind, key) and uid not in self._before.removed:
                 by_reason.setdefault(removed.why, []).append(removed.pod)
         return tuple(
             RemovedPods(
                 why=why,
-                nodes=_counted(pod_state.node_of(pod) or "no node" for pod in pods),
+                nodes=_counted(pod_state.get_node_name(pod) or "no node" for pod in pods),
                 pods=tuple(sorted(str(pod["metadata"]["name"]) for pod in pods)),
             )
             for why, pods in sorted(by_reason.items())
@@ -135,17 +135,17 @@ class PlanReport:
         was = {pod["metadata"]["uid"]: pod for pod in self._before.pods}
         found = []
         for uid, removed in self._after.removed.items():
-            owner = workload_of(self._after, removed.pod) or (PODS, _key(removed.pod))
+            owner = find_planned_workload(self._after, removed.pod) or (PODS, _key(removed.pod))
             if owner not in own and uid not in self._before.removed:
-                where = pod_state.node_of(removed.pod)
+                where = pod_state.get_node_name(removed.pod)
                 found.append(Other(pod=str(_key(removed.pod)), text=f"would be deleted on {where}: {removed.why}"))
         for pod in self._after.pods:
             uid = pod["metadata"]["uid"]
-            owner = workload_of(self._after, pod) or (PODS, _key(pod))
+            owner = find_planned_workload(self._after, pod) or (PODS, _key(pod))
             before = was.get(uid)
             if owner in own or before is None or not pod_state.is_active(pod):
                 continue
-            node, node_before = pod_state.node_of(pod), pod_state.node_of(before)
+            node, node_before = pod_state.get_node_name(pod), pod_state.get_node_name(before)
             if node and not node_before:
                 found.append(Other(pod=str(_key(pod)), text=f"would be scheduled to {node}"))
             elif node_before and not node:
@@ -156,7 +156,7 @@ class PlanReport:
 def _by_workload(world: Expansion) -> dict[tuple[KindName, ObjectKey], list[Object]]:
     found: dict[tuple[KindName, ObjectKey], list[Object]] = {}
     for pod in world.pods:
-        found.setdefault(workload_of(world, pod) or (PODS, _key(pod)), []).append(pod)
+        found.setdefault(find_planned_workload(world, pod) or (PODS, _key(pod)), []).append(pod)
     return found
 
 
@@ -165,7 +165,7 @@ def _is_current(world: Expansion, kind: KindName, key: ObjectKey, pod: Object) -
     room, workload = world.workloads.get(kind), world.get(kind, key)
     if room is None:
         return True
-    if workload is None or controller_of(pod) is None:
+    if workload is None or find_controller(pod) is None:
         return False
     owned = world.owned_by(room.owns, workload["metadata"]["uid"]) if room.owns is not None else []
     return room.is_current(workload, owned, pod)
@@ -176,7 +176,7 @@ def _is_current(world: Expansion, kind: KindName, key: ObjectKey, pod: Object) -
 
 def _trouble(node: Object) -> str:
     """Why its pods are not taken to run; empty if they are. One that is only planned says nothing yet."""
-    ready = pod_state.condition_of(node, "Ready")
+    ready = pod_state.find_condition(node, "Ready")
     if ready is None or ready.get("status") == "True":
         return ""
     return "is unreachable" if ready.get("status") == "Unknown" else "is not ready"

@@ -13,7 +13,7 @@ _STEPS_MAX: Final = 6
 _PODS_MAX: Final = 5
 
 
-def text_of(plan: PlanAnswer, *, wide: bool = False) -> str:
+def render_plan(plan: PlanAnswer, *, wide: bool = False) -> str:
     lines = [plan.sentence]
     workloads = {(each.kind, each.namespace, each.name): each for each in plan.workloads}
     for obj in plan.objects:

@@ -30,7 +30,7 @@ def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Story
     if version.is_first_known:
         return []
     about = StoryObject(version.kind, version.key.name, version.key.namespace)
-    causes = links_of(version)
+    causes = find_links(version)
 
     def line(what: LineKind, text: str, *, is_detail: bool = False) -> StoryLine:
         return StoryLine(
@@ -91,7 +91,7 @@ def _without_pod(text: str) -> str:
     return _OF_POD.sub("", text)
 
 
-def links_of(version: Version) -> tuple[StoryLink, ...]:
+def find_links(version: Version) -> tuple[StoryLink, ...]:
     """What led to a write: the decision it came from, and what that had read."""
     links = []
     if version.who.decision:
@@ -105,7 +105,7 @@ def links_of(version: Version) -> tuple[StoryLink, ...]:
 # Decisions.
 
 
-def component_of(record: DecisionRecord) -> Who:
+def find_component(record: DecisionRecord) -> Who:
     return Who(
         record.component,
         component=record.component,
@@ -123,7 +123,7 @@ def queued_line(record: DecisionRecord) -> StoryLine:
         what=LineKind.QUEUED,
         about=_about(record),
         text="enters the scheduling queue",
-        who=component_of(record),
+        who=find_component(record),
         decision=record.id,
         causes=_read(record),
     )
@@ -143,7 +143,7 @@ def lines_of_placement(
     common: dict[str, Any] = {
         "at": moment(record.now or record.at),
         "about": _about(record),
-        "who": component_of(record),
+        "who": find_component(record),
         "decision": record.id,
         "view": view,
         "stale": stale,
@@ -190,7 +190,7 @@ def lines_of_decision(record: DecisionRecord) -> list[StoryLine]:
             what=LineKind.FAILED,
             about=_about(record),
             text=f"{text}{because}{message}",
-            who=component_of(record),
+            who=find_component(record),
             decision=record.id,
             view={seen.kind: seen.revision for seen in record.view},
             queue_wait_ms=record.queue_wait_us // 1000,

@@ -19,12 +19,12 @@ import msgspec
 from msgspec.structs import replace
 
 from mainstay.api.annotations import REPLACES
-from mainstay.api.holds import held_of
+from mainstay.api.holds import parse_hold
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import EVENTS, HOLDS, NODES, PODS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.progress import ProgressVerdict, progress_of
+from mainstay.api.progress import ProgressVerdict, read_progress
 from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.placements import is_placement
 from mainstay.explain.registry import Rooms
@@ -41,7 +41,7 @@ from mainstay.explain.story.render import (
 from mainstay.explain.story.scope import Family, FollowedObject, ancestors
 from mainstay.explain.words import LineKind
 from mainstay.explain.writers import UNKNOWN_WHO, JournalLookup, Version, with_revision
-from mainstay.journal.keys import object_key_of
+from mainstay.journal.keys import parse_object_key
 from mainstay.journal.record import ChangeRecord, DecisionRecord, moment
 
 PODS_MAX: Final = 60
@@ -183,16 +183,16 @@ class _Telling:
             owners = [each for each in found if each.kind != PODS.text]
             for each in owners:
                 uids[each.uid] = None
-                self._tell_versions(await self._versions_of(each, begins))
+                self._tell_versions(await self._find_versions(each, begins))
                 await self._tell_decisions(each)
         for pod in await self._chosen(pods):
             uids[pod.uid] = None
             if pod != who:
-                self._tell_versions(await self._versions_of(pod, begins))
+                self._tell_versions(await self._find_versions(pod, begins))
                 await self._tell_decisions(pod)
         await self._tell_events(who.namespace or _EVENTS_NAMESPACE, uids, begins)
 
-    async def _versions_of(self, who: FollowedObject, begins: "_Bound") -> list[Version]:
+    async def _find_versions(self, who: FollowedObject, begins: "_Bound") -> list[Version]:
         await self._family.decisions(who)  # All at once, rather than one by one when a write names them.
         found = await self._known.versions(who.kind, who.namespace, who.name, after=begins.revision)
         return [each for each in found if each.object["metadata"].get("uid") == who.uid]
@@ -289,8 +289,8 @@ class _Telling:
         components = {line.who.component for line in self._lines.values() if line.who.component}
         names = {(line.about.namespace, line.about.name) for line in self._lines.values()}
         for change in answer.records:
-            version = await self._known.version(HOLDS.text, "", object_key_of(change.key).name, change.revision)
-            held = held_of(version.object) if version is not None else None
+            version = await self._known.version(HOLDS.text, "", parse_object_key(change.key).name, change.revision)
+            held = parse_hold(version.object) if version is not None else None
             if version is None or held is None:
                 continue
             is_concerned = (
@@ -420,7 +420,7 @@ _ENDS: Final = (LineKind.DELETED, LineKind.FAILED, LineKind.REMOVED)
 
 def event_version(change: ChangeRecord) -> Version:
     value = None if change.value is None else with_revision(_decode(change.value), change.revision)
-    where = object_key_of(change.key)
+    where = parse_object_key(change.key)
     return Version(EVENTS.text, where, change.revision, moment(change.at), None, value, UNKNOWN_WHO, change.cause)
 
 
@@ -431,7 +431,7 @@ def _generation(version: Version) -> int:
 def _completed(versions: Sequence[Version], first: Version, generation: int) -> _Bound | None:
     """When the workload was complete for the first time since it had that generation."""
     for version in versions:
-        said = progress_of(version.after or {}) if version.revision > first.revision else None
+        said = read_progress(version.after or {}) if version.revision > first.revision else None
         if said is not None and said.verdict is ProgressVerdict.COMPLETE and said.observed_generation >= generation:
             return _Bound(version.revision, version.at)
     return None

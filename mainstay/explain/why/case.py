@@ -13,12 +13,12 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import EVENTS
 from mainstay.api.kinds import BUILTIN
-from mainstay.api.owners import controller_of
+from mainstay.api.owners import find_controller
 from mainstay.explain.holds import HoldFound, holds_on
 from mainstay.explain.moment import Moment
 from mainstay.explain.rebuild import RebuiltObjects
 from mainstay.explain.why.found import NOTHING
-from mainstay.explain.writers import JournalLookup, Version, reason_of
+from mainstay.explain.writers import JournalLookup, Version, find_reason
 from mainstay.journal.record import ChangeRecord, DecisionRecord
 
 RECORDS_MAX: Final = 300  # Of decisions about one object. What was decided before has led to what is there now.
@@ -104,7 +104,7 @@ class Case:
         record = await self.journal.decision(decision)
         if record is None:
             return version
-        who = replace(version.who, component=record.component, name=record.component, reason=reason_of(record))
+        who = replace(version.who, component=record.component, name=record.component, reason=find_reason(record))
         return replace(version, who=who)
 
     async def changed_since(self, kind: str, revision: int) -> tuple[ChangeRecord, ...]:
@@ -123,9 +123,9 @@ class Case:
         known = self.rooms.hold_up(kind)
         return None if known is None else await known(self, obj, words, old)
 
-    async def trouble_of(self, node: str) -> "Trouble | None":
+    async def find_trouble(self, node: str) -> "Trouble | None":
         """What is wrong with a node. None: nothing, as far as is known."""
-        return await self.rooms.nodes().trouble_of(self, node)
+        return await self.rooms.nodes().find_trouble(self, node)
 
     async def in_trouble(self, nodes: Iterable[str]) -> frozenset[str]:
         """Those nodes that something may be wrong with."""
@@ -142,15 +142,15 @@ class Case:
         if kind not in self._owned:
             by_owner: dict[str, list[Object]] = {}
             for each in await self.all(kind):
-                reference = controller_of(each)
+                reference = find_controller(each)
                 if reference is not None:
                     by_owner.setdefault(reference.get("uid", ""), []).append(each)
             self._owned[kind] = by_owner
         return self._owned[kind].get(uid, [])
 
-    async def owner_of(self, obj: Object) -> tuple[KindName, Object | None, str] | None:
+    async def find_owner(self, obj: Object) -> tuple[KindName, Object | None, str] | None:
         """Who controls an object: the kind, the owner if it is there, and its name. None: none that is known."""
-        reference = controller_of(obj)
+        reference = find_controller(obj)
         if reference is None:
             return None
         group = str(reference.get("apiVersion") or "").rpartition("/")[0]

@@ -11,7 +11,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.explain.why.answer import Also, Involved, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
-from mainstay.explain.why.found import Finding, broken, clock, count, evidence_of, sentence, shortened, subject_of
+from mainstay.explain.why.found import Finding, broken, build_source, build_subject, clock, count, sentence, shortened
 from mainstay.explain.why.refusals import refusal_cause
 from mainstay.journal.record import DecisionRecord, Ending, moment
 
@@ -41,8 +41,11 @@ async def with_refused_change(case: Case, kind: KindName, obj: Object, found: Fi
         sentence=sentence(shortened(f"{so_far}, but {text}", 420)),
         verdict=verdict,
         since=moment(last.at),
-        chain=(*found.chain, broken("admission", f"{last.outcome.reason}: {message}", evidence_of(last))),
-        involved=(*found.involved, Involved(last.user or last.component, "requested the change", (evidence_of(last),))),
+        chain=(*found.chain, broken("admission", f"{last.outcome.reason}: {message}", build_source(last))),
+        involved=(
+            *found.involved,
+            Involved(last.user or last.component, "requested the change", (build_source(last),)),
+        ),
     )
 
 
@@ -58,7 +61,7 @@ def cause_of_refusal(record: DecisionRecord) -> tuple[Cause, Verdict]:
 
 async def _refused(case: Case, kind: KindName, obj: Object) -> DecisionRecord | None:
     """The last refused change by a user that is no controller, and of whom none was accepted since."""
-    subject = subject_of(kind, obj)
+    subject = build_subject(kind, obj)
     records = await case.records(kind.text, subject.namespace, subject.name, subject.uid)
     refused = [
         each

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import COMPONENT_STATES, LEASES
-from mainstay.api.pod_state import time_of
+from mainstay.api.pod_state import parse_time_or_none
 from mainstay.explain.why.answer import AnswerSource
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
@@ -117,7 +117,7 @@ async def _components(case: Case) -> tuple[ObservedComponent, ...]:
     for obj in await case.all(COMPONENT_STATES):
         status: Mapping[str, Any] = obj.get("status") or NOTHING
         name = obj["metadata"]["name"]
-        said_at = time_of(status.get("observedAt"))
+        said_at = parse_time_or_none(status.get("observedAt"))
         signs = [said_at, *(each.renewed_at for each in leases.values() if each.who == name)]
         if status.get("revisions"):
             signs.append(await _last_decision(case, name))
@@ -150,7 +150,7 @@ async def _leases(case: Case) -> dict[str, LeaseHolder]:
 
 def _leader(lease: Object) -> LeaseHolder:
     spec: Mapping[str, Any] = lease.get("spec") or NOTHING
-    renewed_at = time_of(spec.get("renewTime"))
+    renewed_at = parse_time_or_none(spec.get("renewTime"))
     lasts = timedelta(seconds=float(spec.get("leaseDurationSeconds") or 0))
     return LeaseHolder(
         lease=lease["metadata"]["name"],

@@ -16,13 +16,13 @@ from mainstay.explain.why.found import (
     Finding,
     ago,
     broken,
+    build_source,
+    build_subject,
     clock,
     count,
-    evidence_of,
     said_by,
     sentence,
     shortened,
-    subject_of,
     waiting,
 )
 from mainstay.journal.record import DecisionRecord, Ending, moment
@@ -52,7 +52,7 @@ def hold_found(hold: HoldFound, text: str) -> Finding:
 
 async def held(case: Case, kind: KindName, obj: Object, controllers: Sequence[str], what: str) -> Finding | None:
     """Whether one of these controllers is held. `what` is what does not happen: `2 of 5 pods exist`."""
-    subject = subject_of(kind, obj)
+    subject = build_subject(kind, obj)
     for hold in await case.holds(kind, subject.name, subject.namespace):
         if hold.what is HoldScope.CONTROLLER and hold.target in controllers:
             until = f"until {clock(hold.expires_at)}"
@@ -68,7 +68,7 @@ async def not_done(
     found = await held(case, kind, obj, (controller,), what)
     if found is not None:
         return found
-    subject = subject_of(kind, obj)
+    subject = build_subject(kind, obj)
     absent = await no_controllers(case)
     if absent is not None:
         return Finding(
@@ -90,7 +90,7 @@ async def not_done(
     if age > AT_ONCE and not any(since is not None and moment(each.at) >= since for each in own):
         last = f"; its last decision about it was at {clock(moment(own[-1].at))}" if own else ""
         text = f"{what}, and the controller {controller} has not processed it for {ago(since, case.now)}{last}"
-        evidence = (evidence_of(own[-1]),) if own else (said_by(obj),)
+        evidence = (build_source(own[-1]),) if own else (said_by(obj),)
         return Finding(
             cause=Cause.NO_CONTROLLER if not own else Cause.NOT_OBSERVED_YET,
             sentence=sentence(text),
@@ -98,7 +98,7 @@ async def not_done(
             since=since,
             chain=(waiting("controller", f"{controller} has not processed it", *evidence),),
         )
-    evidence = (evidence_of(own[-1]),) if own else (said_by(obj),)
+    evidence = (build_source(own[-1]),) if own else (said_by(obj),)
     return Finding(
         cause=Cause.NOT_OBSERVED_YET,
         sentence=sentence(f"{what}; the controller {controller} has not processed it yet"),
@@ -120,7 +120,7 @@ def _failing(records: Sequence[DecisionRecord], what: str, now: datetime) -> Fin
     last = failed[0]
     message = shortened(last.outcome.message or last.outcome.reason, 200)
     times = count(len(failed), "time")
-    link = broken("controller", f"{last.component}: {last.outcome.reason}", evidence_of(last))
+    link = broken("controller", f"{last.component}: {last.outcome.reason}", build_source(last))
     if last.outcome.reason in _UNAVAILABLE:
         text = f"{what}: the API server does not answer the controller {last.component} ({times}): {message}"
         return Finding(cause=Cause.API_UNAVAILABLE, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
@@ -141,7 +141,7 @@ async def _behind(
     case: Case, kind: KindName, obj: Object, controller: str, what: str, since: datetime | None
 ) -> Finding | None:
     """Whether the controllers have said that they do not know of this version yet."""
-    subject = subject_of(kind, obj)
+    subject = build_subject(kind, obj)
     if since is None or case.now - since <= timedelta(seconds=1):
         return None
     changed = await _spec_revision(case, kind, subject.namespace, subject.name) or subject.revision

@@ -10,7 +10,7 @@ from mainstay.api.kind_names import (
     PODS,
     RESOURCE_QUOTAS,
 )
-from mainstay.api.pod_state import condition_of, is_leaving
+from mainstay.api.pod_state import find_condition, is_leaving
 from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.registry import Rooms
 from mainstay.explain.why.answer import AnswerObject, Verdict, WhyAnswer
@@ -21,14 +21,14 @@ from mainstay.explain.why.found import (
     NOTHING,
     Finding,
     broken,
+    build_source,
+    build_subject,
     clock,
     count,
     done,
-    evidence_of,
     said_by,
     sentence,
     shortened,
-    subject_of,
     unknown,
 )
 from mainstay.explain.why.pods import of_pod
@@ -36,7 +36,7 @@ from mainstay.explain.why.removal import gone, leaving
 from mainstay.explain.why.resource_quotas import why_resource_quota
 from mainstay.journal.answers import Extent
 from mainstay.journal.record import Ending
-from mainstay.journal.record import moment as time_of
+from mainstay.journal.record import moment as read_time
 
 UNCONTROLLED: Final = frozenset(
     {
@@ -69,14 +69,14 @@ async def why(
         if 0 < generation < current:
             return await _of_generation(case, kind, name, namespace, generation, current)
         if generation != current:
-            words = subject_of(kind, known).words
+            words = build_subject(kind, known).words
             last = f"the {'last' if obj is None else 'current'} one is {current}"
             hint = last if current else f"{kind.plural} have no generations"
             raise NoSuchMoment(f"generation {generation} of {words} not found: {hint}")
     if obj is None:
         found, subject = await _not_there(case, kind, name, namespace)
     else:
-        subject = subject_of(kind, obj)
+        subject = build_subject(kind, obj)
         found = await with_refused_change(case, kind, obj, await _found(case, kind, obj))
     return _answer(case, subject, found)
 
@@ -118,7 +118,7 @@ async def _of_any(case: Case, kind: KindName, obj: Object) -> Finding:
     """What can be said of an object of any kind: whether it is to go, and what its conditions say."""
     if is_leaving(obj):
         return await leaving(case, kind, obj)
-    subject = subject_of(kind, obj)
+    subject = build_subject(kind, obj)
     words = subject.words
     if kind.text in UNCONTROLLED or (kind.text == CLAIMS and (obj.get("status") or NOTHING).get("phase") == "Pending"):
         text = f"{words} is stored but not acted on: {kind.kind}s are not supported"
@@ -148,7 +148,7 @@ async def _of_any(case: Case, kind: KindName, obj: Object) -> Finding:
             verdict=Verdict.WAITING,
             chain=(link,),
         )
-    ready = condition_of(obj, "Ready")
+    ready = find_condition(obj, "Ready")
     text = f"{words} exists, and no condition reports a problem"
     link = done("object", "exists", said_by(obj, ready))
     return Finding(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
@@ -161,21 +161,21 @@ async def _not_there(case: Case, kind: KindName, name: str, namespace: str) -> t
     records = await case.records(kind.text, namespace, name)
     # What a controller is refused while something goes is not what became of it.
     refused = [each for each in records if each.outcome.ending is Ending.REFUSED and not (versions and each.parent)]
-    if versions and (not refused or time_of(refused[-1].at) < versions[-1].at):
-        was = subject_of(kind, versions[-1].object)
+    if versions and (not refused or read_time(refused[-1].at) < versions[-1].at):
+        was = build_subject(kind, versions[-1].object)
         return await gone(case, kind, name, namespace, versions), was
     if refused:
         last = refused[-1]
         cause, verdict = cause_of_refusal(last)
         times = f" ({count(last.attempts, 'time')})" if last.attempts > 1 else ""
-        asked = f"{last.user or 'an unknown user'} requested it at {clock(time_of(last.at))}{times}"
+        asked = f"{last.user or 'an unknown user'} requested it at {clock(read_time(last.at))}{times}"
         text = f"{subject.words} does not exist: {asked}, and the API server rejected it: "
-        link = broken("admission", f"{last.outcome.reason}: {shortened(last.outcome.message, 200)}", evidence_of(last))
+        link = broken("admission", f"{last.outcome.reason}: {shortened(last.outcome.message, 200)}", build_source(last))
         found = Finding(
             cause=cause,
             sentence=sentence(shortened(text + last.outcome.message, 420)),
             verdict=verdict,
-            since=time_of(last.at),
+            since=read_time(last.at),
             chain=(link,),
         )
         return found, subject
@@ -193,7 +193,7 @@ def _span(extent: Extent, case: Case) -> str:
     """From when to when a journal was searched: since it begins, and of a past moment only up to that."""
     if not extent.first_at:
         return ""
-    first = time_of(extent.first_at)
+    first = read_time(extent.first_at)
     begins = clock(first) if first.date() == case.now.date() else f"{first:%Y-%m-%d %H:%M:%S}"
     is_past = case.moment.revision < extent.reached
     return f" ({begins} to {clock(case.now)})" if is_past else f" (since {begins})"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.pod_state import time_of
+from mainstay.api.pod_state import parse_time_or_none
 from mainstay.explain.why.answer import (
     Also,
     AnswerObject,
@@ -54,7 +54,7 @@ class Finding:
         return replace(self, chain=(*links, *self.chain))
 
 
-def subject_of(kind: KindName, obj: Object) -> AnswerObject:
+def build_subject(kind: KindName, obj: Object) -> AnswerObject:
     metadata = obj.get("metadata") or NOTHING
     return AnswerObject(
         kind=kind.kind,
@@ -67,7 +67,7 @@ def subject_of(kind: KindName, obj: Object) -> AnswerObject:
     )
 
 
-def evidence_of(record: DecisionRecord) -> AnswerSource:
+def build_source(record: DecisionRecord) -> AnswerSource:
     return AnswerSource(
         decision=record.id,
         at=moment(record.at),
@@ -86,7 +86,7 @@ def written(version: Version) -> AnswerSource:
 def said_by(obj: Object, condition: Mapping[str, Any] | None = None) -> AnswerSource:
     """That an object says so itself: in a condition, or somewhere else in it."""
     revision = int((obj.get("metadata") or NOTHING).get("resourceVersion") or 0)
-    at = time_of((condition or NOTHING).get("lastTransitionTime"))
+    at = parse_time_or_none((condition or NOTHING).get("lastTransitionTime"))
     return AnswerSource(
         source=f"condition {condition.get('type')}" if condition else "status", revision=revision, at=at
     )

@@ -5,8 +5,8 @@ made ─► gates ─► queue ─► view ─► filters ─► bind ─► age
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES, PODS
-from mainstay.api.pod_state import condition_of, created_at, is_leaving, node_of, time_of
-from mainstay.api.stages import SERVING_CONDITION, PodStage, stage_of
+from mainstay.api.pod_state import created_at, find_condition, get_node_name, is_leaving, parse_time_or_none
+from mainstay.api.stages import SERVING_CONDITION, PodStage, find_stage
 from mainstay.explain.why.answer import AnswerSource, ChainLink, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause
@@ -15,13 +15,13 @@ from mainstay.explain.why.found import (
     Finding,
     ago,
     broken,
+    build_subject,
     clock,
     done,
     listed,
     said_by,
     sentence,
     shortened,
-    subject_of,
     waiting,
     written,
 )
@@ -33,14 +33,14 @@ async def of_pod(case: Case, pod: Object, *, is_asked: bool = True) -> Finding:
     made = await _made(case, pod)
     if is_leaving(pod):
         return (await leaving(case, PODS, pod)).after((made,))
-    who, phase = subject_of(PODS, pod).words, (pod.get("status") or NOTHING).get("phase")
+    who, phase = build_subject(PODS, pod).words, (pod.get("status") or NOTHING).get("phase")
     if phase == "Succeeded":
-        text = f"{who} succeeded on {node_of(pod)}"
+        text = f"{who} succeeded on {get_node_name(pod)}"
         link = done("end", "all containers completed", said_by(pod))
         found = Finding(cause=Cause.COMPLETED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
         return found.after((made,))
     if phase == "Failed":
-        bound = await case.rooms.placements().placed(case, pod) if node_of(pod) else ()
+        bound = await case.rooms.placements().placed(case, pod) if get_node_name(pod) else ()
         return (await case.rooms.containers().failed(case, pod)).after((made, *bound))
     if gates := (pod.get("spec") or NOTHING).get("schedulingGates"):
         names = listed(str(each.get("name")) for each in gates)
@@ -50,7 +50,7 @@ async def of_pod(case: Case, pod: Object, *, is_asked: bool = True) -> Finding:
         )
         found = Finding(cause=Cause.SCHEDULING_GATED, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
         return found.after((made,))
-    if not node_of(pod):
+    if not get_node_name(pod):
         return (await case.rooms.placements().unplaced(case, pod)).after((made,))
     links = [made, *(await case.rooms.placements().placed(case, pod))]
     return (await _on_its_node(case, pod, who, is_asked)).after(links)
@@ -68,9 +68,9 @@ async def _made(case: Case, pod: Object) -> ChainLink:
 
 
 async def _on_its_node(case: Case, pod: Object, who: str, is_asked: bool) -> Finding:
-    name = node_of(pod)
-    trouble = await case.trouble_of(name)
-    ready = condition_of(pod, "Ready") or NOTHING
+    name = get_node_name(pod)
+    trouble = await case.find_trouble(name)
+    ready = find_condition(pod, "Ready") or NOTHING
     is_ready = ready.get("status") == "True"
     if trouble is not None and (trouble.is_silent or not is_ready):
         node = await case.get(NODES, name)
@@ -82,7 +82,7 @@ async def _on_its_node(case: Case, pod: Object, who: str, is_asked: bool) -> Fin
             since=trouble.since,
             chain=(trouble.link,),
         )
-    stage = stage_of(pod)
+    stage = find_stage(pod)
     if stage is not None and stage[0] is PodStage.BOUND:
         return case.rooms.containers().not_taken_on(pod, stage[1], case.now)
     containers = case.rooms.containers()
@@ -99,12 +99,12 @@ async def _on_its_node(case: Case, pod: Object, who: str, is_asked: bool) -> Fin
 
 
 def _serving(case: Case, pod: Object, who: str) -> Finding:
-    name, ready = node_of(pod), condition_of(pod, "Ready") or NOTHING
-    since = time_of(ready.get("lastTransitionTime"))
+    name, ready = get_node_name(pod), find_condition(pod, "Ready") or NOTHING
+    since = parse_time_or_none(ready.get("lastTransitionTime"))
     link = done("ready", f"on {name} since {clock(since)}", said_by(pod, ready))
-    served = condition_of(pod, SERVING_CONDITION) or NOTHING
+    served = find_condition(pod, SERVING_CONDITION) or NOTHING
     if served.get("status") == "False" and served.get("reason") != "NotSelected":
-        at = time_of(served.get("lastTransitionTime"))
+        at = parse_time_or_none(served.get("lastTransitionTime"))
         text = f"{who} is ready on {name}, but receives no traffic ({served.get('reason')}): {served.get('message')}"
         unserved = waiting("serving", f"{served.get('reason')}", said_by(pod, served))
         return Finding(

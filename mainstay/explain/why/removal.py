@@ -12,7 +12,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import PODS
 from mainstay.api.kinds import BUILTIN
-from mainstay.api.pod_state import condition_of, is_leaving, node_of, time_of
+from mainstay.api.pod_state import find_condition, get_node_name, is_leaving, parse_time_or_none
 from mainstay.api.workloads import OWNED
 from mainstay.explain.why.answer import AnswerObject, ChainLink, Involved, Verdict
 from mainstay.explain.why.case import Case
@@ -23,13 +23,13 @@ from mainstay.explain.why.found import (
     Finding,
     ago,
     broken,
+    build_subject,
     clock,
     done,
     listed,
     said_by,
     sentence,
     shortened,
-    subject_of,
     waiting,
     written,
 )
@@ -60,12 +60,12 @@ class Removal:
 
 async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool = False) -> Finding:
     """Why something that was deleted is still there. `is_told_why`: who deleted it has been said."""
-    subject = subject_of(kind, obj)
+    subject = build_subject(kind, obj)
     metadata = obj["metadata"]
     versions = await case.versions(kind.text, subject.namespace, subject.name)
     told = told_to_go(versions, subject.uid)
     removal = await why_told_to_go(case, told) if told is not None else None
-    due = time_of(metadata.get("deletionTimestamp"))
+    due = parse_time_or_none(metadata.get("deletionTimestamp"))
     because = removal.after_time if removal is not None and not is_told_why else ""
     links = removal.links if removal is not None else ()
     involved = removal.involved if removal is not None else ()
@@ -80,8 +80,8 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
             cause=Cause.TERMINATING if is_usual else found.cause,
             sentence=shortened(f"{text}. {found.sentence}", 420),
             since=when,
-            about=subject_of(*below),
-            chain=(*links, waiting("owned", subject_of(*below).words, said_by(below[1])), *found.chain),
+            about=build_subject(*below),
+            chain=(*links, waiting("owned", build_subject(*below).words, said_by(below[1])), *found.chain),
             involved=(*involved, *found.involved),
         )
     if finalizers == [FOREGROUND]:
@@ -102,8 +102,8 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
             chain=(*links, broken("finalizers", listed(finalizers), said_by(obj))),
             involved=involved,
         )
-    if kind.text == PODS.text and node_of(obj):
-        trouble = await case.trouble_of(node_of(obj))
+    if kind.text == PODS.text and get_node_name(obj):
+        trouble = await case.find_trouble(get_node_name(obj))
         if trouble is not None:
             text = f"{subject.words} was deleted at {clock(when)}{because}, but no agent confirms that it terminated: "
             text += f"its node {trouble.text}"
@@ -116,7 +116,7 @@ async def leaving(case: Case, kind: KindName, obj: Object, *, is_told_why: bool 
                 involved=involved,
             )
     if due is not None and case.now > due + GRACE_EXTRA and kind.text == PODS.text:
-        node = node_of(obj)
+        node = get_node_name(obj)
         missing = f"{node} has not confirmed" if node else "no node confirms"
         text = f"{subject.words} was deleted at {clock(when)}{because}, its grace period ended at {clock(due)}, "
         text += f"but {missing} that it terminated"
@@ -186,7 +186,7 @@ async def _not_gone(case: Case, kind: KindName, obj: Object) -> Finding:
     """Why something stays that has to go before its owner can."""
     if is_leaving(obj):
         return await leaving(case, kind, obj, is_told_why=True)
-    words = subject_of(kind, obj).words
+    words = build_subject(kind, obj).words
     text = f"{words} has not been deleted yet"
     link = waiting("owner-cleanup", text, said_by(obj))
     return Finding(cause=Cause.TERMINATING, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
@@ -194,12 +194,12 @@ async def _not_gone(case: Case, kind: KindName, obj: Object) -> Finding:
 
 async def _still_runs(case: Case, pod: Object) -> bool:
     """Whether a pod may have containers that run: then its finalizers are not what it waits for."""
-    if not node_of(pod) or (pod.get("status") or NOTHING).get("phase") in ("Succeeded", "Failed"):
+    if not get_node_name(pod) or (pod.get("status") or NOTHING).get("phase") in ("Succeeded", "Failed"):
         return False
     statuses = (pod.get("status") or NOTHING).get("containerStatuses") or ()
     if any("running" in (each.get("state") or NOTHING) for each in statuses):
-        due = time_of(pod["metadata"].get("deletionTimestamp"))
-        return due is None or case.now <= due + GRACE_EXTRA or await case.trouble_of(node_of(pod)) is not None
+        due = parse_time_or_none(pod["metadata"].get("deletionTimestamp"))
+        return due is None or case.now <= due + GRACE_EXTRA or await case.find_trouble(get_node_name(pod)) is not None
     return False
 
 
@@ -207,10 +207,10 @@ async def gone(case: Case, kind: KindName, name: str, namespace: str, versions: 
     """What became of an object that is not there any more."""
     end = versions[-1]
     obj = end.object
-    subject = subject_of(kind, obj)
+    subject = build_subject(kind, obj)
     told = told_to_go(versions, subject.uid) or end
     removal = await why_told_to_go(case, told)
-    on = f" on {node_of(obj)}" if kind.text == PODS.text and node_of(obj) else ""
+    on = f" on {get_node_name(obj)}" if kind.text == PODS.text and get_node_name(obj) else ""
     words = f"{kind.kind} {namespace + '/' if namespace else ''}{name}"
     because = f" {removal.text}" if removal.cause is Cause.DELETED else f": {removal.text}"
     text = f"{words}{on} was deleted at {clock(told.at)}{because}"
@@ -250,7 +250,7 @@ async def why_told_to_go(case: Case, told: Version) -> Removal:
     if who.component:
         reason = f" ({who.reason})" if who.reason else ""
         return Removal(Cause.DELETED, f"by {who.component}{reason}", (link,))
-    disrupted = condition_of(obj, "DisruptionTarget")
+    disrupted = find_condition(obj, "DisruptionTarget")
     if who.subresource == "eviction" or (disrupted or NOTHING).get("reason") == "EvictionByEvictionAPI":
         return Removal(
             Cause.EVICTED, f"evicted by {who.name}", (link,), (Involved(who.name, "evicted it", (written(told),)),)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS, RESOURCE_QUOTAS
-from mainstay.api.pod_resources import amount, is_over, requests_of
+from mainstay.api.pod_resources import amount, count_requests, is_over
 from mainstay.api.quantity import parse
 from mainstay.explain.why.answer import Involved, Verdict
 from mainstay.explain.why.case import Case
@@ -19,15 +19,15 @@ from mainstay.explain.why.found import (
     NOTHING,
     Finding,
     broken,
+    build_source,
+    build_subject,
     clock,
     count,
     done,
-    evidence_of,
     listed,
     said_by,
     sentence,
     shortened,
-    subject_of,
     waiting,
 )
 from mainstay.journal.record import DecisionRecord, Ending, WriteResult, moment
@@ -101,7 +101,7 @@ REFUSED_LATELY: Final = timedelta(minutes=5)
 
 
 async def why_resource_quota(case: Case, quota: Object) -> Finding:
-    subject = subject_of(RESOURCE_QUOTAS, quota)
+    subject = build_subject(RESOURCE_QUOTAS, quota)
     status = quota.get("status") or NOTHING
     hard: Mapping[str, Any] = (quota.get("spec") or NOTHING).get("hard") or {}
     used: Mapping[str, Any] = status.get("used") or {}
@@ -133,8 +133,8 @@ async def why_resource_quota(case: Case, quota: Object) -> Finding:
         times = sum(max(each.attempts, 1) for each in refused)
         who = f"{last.subject.kind.partition('.')[0]} {last.subject.namespace}/{last.subject.name}"
         what += f"; it rejected {count(times, 'request')}, the last for {who} at {clock(moment(last.at))}"
-        chain.append(broken("rejected", shortened(last.outcome.message, 160), evidence_of(last)))
-        involved.append(Involved(last.user or last.component, f"requested {who}", (evidence_of(last),)))
+        chain.append(broken("rejected", shortened(last.outcome.message, 160), build_source(last)))
+        involved.append(Involved(last.user or last.component, f"requested {who}", (build_source(last),)))
     return Finding(
         cause=Cause.QUOTA_EXCEEDED,
         sentence=sentence(shortened(what, 400)),
@@ -152,7 +152,7 @@ async def _largest_users(case: Case, namespace: str, resources: Sequence[str]) -
         used: dict[str, int] = {}
         for pod in await case.all(PODS):
             if pod["metadata"].get("namespace") == namespace and not is_over(pod):
-                size = 1 if resource == "pods" else requests_of(pod).get(resource, 0)
+                size = 1 if resource == "pods" else count_requests(pod).get(resource, 0)
                 owner = await _top_owner(case, pod)
                 used[owner] = used.get(owner, 0) + size
         largest = sorted((each for each in used if used[each]), key=lambda each: (-used[each], each))
@@ -164,7 +164,7 @@ async def _largest_users(case: Case, namespace: str, resources: Sequence[str]) -
 async def _top_owner(case: Case, obj: Object, kind: str = "Pod") -> str:
     """The workload that an object belongs to in the end: `Deployment web`."""
     for _ in range(3):
-        owner = await case.owner_of(obj)
+        owner = await case.find_owner(obj)
         if owner is None:
             break
         kind = owner[0].kind

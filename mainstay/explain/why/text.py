@@ -33,7 +33,7 @@ _MARKS: Final = {
 }
 
 
-def text_of(answer: WhyAnswer, *, wide: bool = False) -> str:
+def render_answer(answer: WhyAnswer, *, wide: bool = False) -> str:
     """All that is printed, without a line end after it."""
     return "\n".join(_wide(answer) if wide else _short(answer))
 

@@ -13,7 +13,7 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import PODS, REPLICASETS
-from mainstay.api.pod_state import condition_of, is_active
+from mainstay.api.pod_state import find_condition, is_active
 from mainstay.explain.why.answer import Also, ChainLink, Involved, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause, Tier, gravity
@@ -23,13 +23,13 @@ from mainstay.explain.why.found import (
     Finding,
     ago,
     broken,
+    build_subject,
     clock,
     count,
     done,
     listed,
     said_by,
     sentence,
-    subject_of,
     written,
 )
 from mainstay.explain.why.pods import of_pod
@@ -105,17 +105,17 @@ def share(number: int, wanted: int, words: str, old: str, verbs: tuple[str, str]
     return f"{number} of {wanted} {'new ' if old else ''}pods of {words} {verb}{beside}"
 
 
-async def worst_of(case: Case, pods: Sequence[Object]) -> tuple[Finding, int, tuple[Also, ...]] | None:
+async def find_worst(case: Case, pods: Sequence[Object]) -> tuple[Finding, int, tuple[Also, ...]] | None:
     """Of pods that may be held up: the gravest cause, of how many, and what else there is. None: all are well.
 
     Pods that say the same of themselves are held up by the same, so one of each sort is looked at.
     """
     sorts: dict[tuple[str, ...], list[Object]] = {}
-    troubled = await case.in_trouble(map(pod_state.node_of, pods))
+    troubled = await case.in_trouble(map(pod_state.get_node_name, pods))
     for pod in pods:
-        node = pod_state.node_of(pod)
+        node = pod_state.get_node_name(pod)
         # What a pod on a lost node says of itself is what it was like before.
-        sorts.setdefault((*_said_of(pod), node if node in troubled else ""), []).append(pod)
+        sorts.setdefault((*_summarize_pod(pod), node if node in troubled else ""), []).append(pod)
     if not sorts:
         return None
     most_first = sorted(sorts.values(), key=lambda each: -len(each))
@@ -124,7 +124,7 @@ async def worst_of(case: Case, pods: Sequence[Object]) -> tuple[Finding, int, tu
         each = await of_pod(case, alike[0], is_asked=False)
         if each.cause is Cause.SATISFIED:
             continue
-        found.setdefault(each.cause, []).append((replace(each, about=subject_of(PODS, alike[0])), len(alike)))
+        found.setdefault(each.cause, []).append((replace(each, about=build_subject(PODS, alike[0])), len(alike)))
     if len(most_first) > SORTS_LOOKED_AT:
         left = sum(len(each) for each in most_first[SORTS_LOOKED_AT:])
         case.notes[f"{left} of {len(pods)} pods that are not ready were not examined: too many different states"] = None
@@ -136,11 +136,11 @@ async def worst_of(case: Case, pods: Sequence[Object]) -> tuple[Finding, int, tu
     return found[order[0]][0][0], counts[order[0]], also
 
 
-def _said_of(pod: Object) -> tuple[str, ...]:
+def _summarize_pod(pod: Object) -> tuple[str, ...]:
     """What a pod says of itself, without what differs between any two."""
     status = pod.get("status") or NOTHING
-    scheduled, ready = condition_of(pod, "PodScheduled") or NOTHING, condition_of(pod, "Ready") or NOTHING
-    said = [str(status.get("phase")), str(bool(pod_state.node_of(pod))), str(status.get("reason"))]
+    scheduled, ready = find_condition(pod, "PodScheduled") or NOTHING, find_condition(pod, "Ready") or NOTHING
+    said = [str(status.get("phase")), str(bool(pod_state.get_node_name(pod))), str(status.get("reason"))]
     said += [str(scheduled.get(field)) for field in ("status", "reason", "message")]
     said += [str(ready.get(field)) for field in ("status", "reason")]
     for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
@@ -151,7 +151,7 @@ def _said_of(pod: Object) -> tuple[str, ...]:
 
 
 def complete(case: Case, kind: KindName, workload: Object, versions: Sequence[Version]) -> Finding:
-    wanted, words, now = wanted_replicas(workload), subject_of(kind, workload).words, case.now
+    wanted, words, now = wanted_replicas(workload), build_subject(kind, workload).words, case.now
     since, _ = find_desired(workload, versions)
     if not wanted:
         return scaled_to_zero(kind, workload, versions)
@@ -165,7 +165,7 @@ def scaled_to_zero(
     kind: KindName, workload: Object, versions: Sequence[Version], above: Removal | None = None
 ) -> Finding:
     """No pods are wanted. `above`: why, if it is not the workload itself that was scaled."""
-    subject, last = subject_of(kind, workload), version_of_zero(versions)
+    subject, last = build_subject(kind, workload), version_of_zero(versions)
     text, link = f"{subject.words} is scaled to 0", done("ready", "0 replicas desired")
     found = Finding(cause=Cause.SCALED_TO_ZERO, sentence="", verdict=Verdict.SATISFIED, chain=(link,))
     if last is None:
@@ -201,20 +201,20 @@ def set_link(replica_set: Object) -> ChainLink:
     status = replica_set.get("status") or NOTHING
     ready = status.get("readyReplicas") or 0
     text = f"{replica_set['metadata']['name']}: {wanted_replicas(replica_set)} desired, {ready} ready"
-    return done("replicaset", text, said_by(replica_set), of=subject_of(REPLICASETS, replica_set))
+    return done("replicaset", text, said_by(replica_set), of=build_subject(REPLICASETS, replica_set))
 
 
 async def on_late_nodes(case: Case, replica_set: Object) -> tuple[Also, ...]:
     """What is wrong with the nodes of pods that are ready as far as is known."""
     on: dict[str, int] = {}
     pods = await case.owned(PODS, replica_set["metadata"].get("uid", ""))
-    troubled = await case.in_trouble(map(pod_state.node_of, pods))
+    troubled = await case.in_trouble(map(pod_state.get_node_name, pods))
     for pod in pods:
-        if is_active(pod) and (node := pod_state.node_of(pod)) in troubled:
+        if is_active(pod) and (node := pod_state.get_node_name(pod)) in troubled:
             on[node] = on.get(node, 0) + 1
     found = []
     for name in sorted(on):
-        trouble = await case.trouble_of(name)
+        trouble = await case.find_trouble(name)
         if trouble is not None:
             text = f"{on[name]} of its pods {'is' if on[name] == 1 else 'are'} on an unhealthy node: {trouble.text}"
             found.append(Also(trouble.cause, text, on[name]))

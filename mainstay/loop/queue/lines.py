@@ -252,7 +252,7 @@ class Lines(Generic[K]):
     def oldest_since_ns(self) -> int | None:
         """When the entry that is in line for the longest time got there."""
         return min(
-            (since for tenant in self._tenants.values() if (since := self._oldest_of(tenant)) < NEVER), default=None
+            (since for tenant in self._tenants.values() if (since := self._find_oldest(tenant)) < NEVER), default=None
         )
 
     def ready_by_priority(self) -> dict[Priority, int]:
@@ -312,7 +312,7 @@ class Lines(Generic[K]):
             ring.popleft()
         return False
 
-    def _oldest_of(self, tenant: Tenant[K]) -> int:
+    def _find_oldest(self, tenant: Tenant[K]) -> int:
         # A line is in the order of `since_ns`, apart from those that were moved.
         heads = [next(iter(line.entries)).since_ns for line in tenant.lines if line.entries]
         return min(heads + [entry.since_ns for entry in self._moved if entry.tenant is tenant], default=NEVER)
@@ -323,7 +323,7 @@ class Lines(Generic[K]):
             tenant=tenant.name,
             ready=ready,
             processing=tenant.processing,
-            oldest_age=duration(now_ns - self._oldest_of(tenant)) if ready else timedelta(),
+            oldest_age=duration(now_ns - self._find_oldest(tenant)) if ready else timedelta(),
             taken=tenant.taken,
             wait_total=duration(tenant.wait_total_ns),
             wait_max=duration(tenant.wait_max_ns),

@@ -16,11 +16,11 @@ from mainstay.api.pod_resources import (
     CPU,
     MEMORY,
     HostPort,
-    amounts_of,
-    host_port_of,
-    host_ports_of,
-    requests_of,
-    scored_requests_of,
+    count_requests,
+    count_scored_requests,
+    list_host_ports,
+    parse_amounts,
+    parse_host_port,
 )
 from mainstay.scheduler.reasons import Cure
 
@@ -59,16 +59,16 @@ def build_charge(pod: Object) -> CachedCharge:
     key = _key(pod)
     found = _memo.get(key)
     if found is None:
-        metadata, scored = pod["metadata"], scored_requests_of(pod)
+        metadata, scored = pod["metadata"], count_scored_requests(pod)
         found = CachedCharge(
             key=key,
             namespace=metadata.get("namespace") or "",
             labels=dict(metadata.get("labels") or _NOTHING),
             is_counted="deletionTimestamp" not in metadata,
-            requests=_bounded(requests_of(pod)),
+            requests=_bounded(count_requests(pod)),
             scored_cpu=min(scored.get(CPU, 0), AMOUNT_MAX),
             scored_memory=min(scored.get(MEMORY, 0), AMOUNT_MAX),
-            ports=host_ports_of(pod),
+            ports=list_host_ports(pod),
             reservation=find_reservation(pod),
         )
         _memo.put(key, found)
@@ -88,8 +88,8 @@ def build_unconfirmed_charge(charge: Object) -> CachedCharge:
 
 def _room(namespace: str, said: Mapping[str, Any]) -> CachedCharge:
     """Resources and ports, and nothing that others are spread by."""
-    requests = _bounded(amounts_of(said.get("resources")))
-    ports = tuple(host_port_of(port) for port in said.get("ports") or () if port.get("hostPort"))
+    requests = _bounded(parse_amounts(said.get("resources")))
+    ports = tuple(parse_host_port(port) for port in said.get("ports") or () if port.get("hostPort"))
     return CachedCharge(
         key=encoded([said.get("resources"), said.get("ports")]),
         namespace=namespace,

@@ -89,7 +89,7 @@ class ClassVectors:
         """Some nodes are not what they were. Domains may be others now, and are rebuilt."""
         columns = self._columns
         self._rebuilt_to = columns.rebuilt.end
-        places = self._places_of(rows)
+        places = self._find_places(rows)
         self._write_nodes(places)
         self._write_room(places)
         self._make_domains()
@@ -101,14 +101,14 @@ class ClassVectors:
             for row in rows:
                 domains.row_changed(row)
         if len(rows) > _FEW or self._held is not None:
-            self._write_room(self._places_of(rows))
+            self._write_room(self._find_places(rows))
             return
         for row in rows:
             place = self._ring.places.get(row)
             if place is not None and self._is_allowed[place]:
                 self._write_room_of_one(row, place)
 
-    def _places_of(self, rows: list[int]) -> Rows:
+    def _find_places(self, rows: list[int]) -> Rows:
         places = self._ring.places
         found = [places[row] for row in dict.fromkeys(rows) if row in places]
         return np.array(found, np.intp)

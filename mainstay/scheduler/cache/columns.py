@@ -213,12 +213,12 @@ class NodeColumns:
     def unconfirmed_changed(self, node: str, charges: Mapping[str, CachedCharge]) -> tuple[Cure, ...]:
         """These pods, by uid, were removed by force from a node and may still run there; no others. Of a node that is
         not there nothing is remembered."""
-        row = self.row_of(node)
+        row = self.find_row(node)
         if row is None or not self._replace_unconfirmed(row, charges):
             return ()
         return (Cure.POD_REMOVED, Cure.GHOSTS_GONE)
 
-    def take_memory_of(self, other: "NodeColumns", assumed: Container[str]) -> None:
+    def take_memory_from(self, other: "NodeColumns", assumed: Container[str]) -> None:
         """Take over unconfirmed charges, and assume these pods, by uid, to be where the other has them: what no view
         shows. Nodes must be there before, and what the view says of a pod stands."""
         for row, charges in other._unconfirmed.items():
@@ -241,12 +241,12 @@ class NodeColumns:
             self._ring = Ring(self._stops)
         return self._ring
 
-    def row_of(self, node: str) -> int | None:
+    def find_row(self, node: str) -> int | None:
         """The row of a node that is there."""
         row = self._rows.get(node)
         return None if row is None or self._facts[row] is None else row
 
-    def column_of(self, resource: str) -> int:
+    def find_column(self, resource: str) -> int:
         """The number of a resource's column in `used` and `allocatable`. Makes a missing one."""
         number = self._resources.get(resource)
         if number is None:
@@ -280,7 +280,7 @@ class NodeColumns:
         """A charge as numbers, by column."""
         found = self._vectors.get(charge.key)
         if found is None:
-            columns = [(self.column_of(resource), amount) for resource, amount in charge.requests.items()]
+            columns = [(self.find_column(resource), amount) for resource, amount in charge.requests.items()]
             found = np.zeros(self.used.shape[1], np.int64)
             for column, amount in columns:
                 found[column] = amount
@@ -303,10 +303,10 @@ class NodeColumns:
 
     def unconfirmed_on(self, node: str) -> Mapping[str, CachedCharge]:
         """What is known to have been removed by force there, by uid."""
-        row = self.row_of(node)
+        row = self.find_row(node)
         return {} if row is None else self._unconfirmed.get(row, {})
 
-    def node_of(self, uid: str) -> str | None:
+    def find_node(self, uid: str) -> str | None:
         """Where a pod counts, bound or assumed."""
         placement = self._placements.get(uid)
         return None if placement is None else self._names[placement.row]
@@ -449,7 +449,7 @@ class NodeColumns:
 
     def _write_node(self, row: int, facts: NodeFacts | None) -> None:
         amounts = {} if facts is None else facts.allocatable
-        columns = {resource: self.column_of(resource) for resource in amounts}
+        columns = {resource: self.find_column(resource) for resource in amounts}
         limits = np.zeros(self.allocatable.shape[1], np.int64)
         for resource, amount in amounts.items():
             limits[columns[resource]] = amount

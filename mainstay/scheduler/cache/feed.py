@@ -88,7 +88,7 @@ class CacheFeed:
             return
         if uid in self._queue.pods.assumed:
             return  # The cache is not as far as we are.
-        if self._columns.node_of(uid) is not None:
+        if self._columns.find_node(uid) is not None:
             self._tell(self._columns.pod_changed(_just(uid), None), revision)  # The store has gone back.
         if not self._is_ours(pod, spec):
             self._queue.remove(uid)

@@ -27,7 +27,7 @@ class LabelColumn:
     def put(self, row: int, value: str | None) -> None:
         self.numbers[row] = ABSENT if value is None else self._number(value)
 
-    def number_of(self, value: str) -> int:
+    def find_number(self, value: str) -> int:
         """The number of a value; that of no value, if no node has had it."""
         return self._numbers.get(value, ABSENT)
 

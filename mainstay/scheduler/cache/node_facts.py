@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mainstay.api.kind import Object
-from mainstay.api.pod_resources import allocatable_of
-from mainstay.api.taints import Taint, taints_of
+from mainstay.api.pod_resources import read_allocatable
+from mainstay.api.taints import Taint, parse_taints
 from mainstay.scheduler.cache.charge import AMOUNT_MAX
 from mainstay.scheduler.reasons import Cure
 
@@ -23,9 +23,9 @@ class NodeFacts:
 def read_facts(node: Object) -> NodeFacts:
     return NodeFacts(
         labels=node["metadata"].get("labels") or {},
-        taints=taints_of(node),
+        taints=parse_taints(node),
         is_unschedulable=bool((node.get("spec") or {}).get("unschedulable")),
-        allocatable={resource: min(amount, AMOUNT_MAX // 2) for resource, amount in allocatable_of(node).items()},
+        allocatable={resource: min(amount, AMOUNT_MAX // 2) for resource, amount in read_allocatable(node).items()},
         uid=node["metadata"].get("uid") or "",
     )
 

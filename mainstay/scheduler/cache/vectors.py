@@ -73,5 +73,5 @@ class Vectors:
                 names = (held.node,)
         if names is None:
             return None
-        found = [(name, columns.row_of(name)) for name in names]
+        found = [(name, columns.find_row(name)) for name in names]
         return Ring(sorted(build_stop(name, row) for name, row in found if row is not None))

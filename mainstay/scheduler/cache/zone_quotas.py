@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mainstay.api.kind import Object
-from mainstay.api.pod_resources import amounts_of
+from mainstay.api.pod_resources import parse_amounts
 from mainstay.scheduler.cache.charge import CachedCharge
 
 _REQUESTS = "requests."
@@ -90,6 +90,6 @@ def _hard(amounts: Mapping[str, str]) -> dict[str, int]:
     for name, quantity in amounts.items():
         resource = name.removeprefix(_REQUESTS)
         if not name.startswith(_LIMITS):
-            amount = amounts_of({resource: quantity})[resource]
+            amount = parse_amounts({resource: quantity})[resource]
             plain[resource] = min(amount, plain.get(resource, amount))
     return plain

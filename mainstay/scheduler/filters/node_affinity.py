@@ -36,7 +36,7 @@ def term_matching(columns: NodeColumns, term: NodeTerm, rows: Rows) -> Truths:
     for requirement in term.labels:
         found &= columns.label(requirement.key).matching(requirement, rows)
     for named in term.names:
-        row = columns.row_of(named.name)
+        row = columns.find_row(named.name)
         found &= (rows == (-1 if row is None else row)) == named.is_wanted
     return found
 

@@ -16,7 +16,7 @@ PLUGIN: Final = "NodeName"
 def passing(columns: NodeColumns, pod: PodClass, rows: Rows) -> Truths | None:
     if not pod.node_name:
         return None
-    row = columns.row_of(pod.node_name)
+    row = columns.find_row(pod.node_name)
     found: Truths = rows == (-1 if row is None else row)
     return found
 

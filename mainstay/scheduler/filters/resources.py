@@ -24,7 +24,7 @@ Needs = tuple[tuple[int, int], ...]
 
 
 def build_needs(columns: NodeColumns, pod: PodClass) -> Needs:
-    return tuple((columns.column_of(resource), amount) for resource, amount in pod.requests.items() if amount > 0)
+    return tuple((columns.find_column(resource), amount) for resource, amount in pod.requests.items() if amount > 0)
 
 
 def passing(columns: NodeColumns, pod: PodClass, rows: Rows) -> Truths:
@@ -51,7 +51,7 @@ def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusa
     more_room = (Cure.NODE_ADDED, Cure.NODE_ALLOCATABLE, Cure.POD_REMOVED, Cure.RESERVATION_RELEASED)
     larger = (Cure.NODE_ADDED, Cure.NODE_ALLOCATABLE)
     for resource in sorted(pod.requests):
-        amount, column = pod.requests[resource], columns.column_of(resource)
+        amount, column = pod.requests[resource], columns.find_column(resource)
         if amount <= 0:
             continue
         free = _free(columns, pod, ring.rows, column)

@@ -25,7 +25,7 @@ def passing(columns: NodeColumns, pod: PodClass, rows: Rows) -> Truths | None:
     zones = columns.label(ZONE_LABEL)
     allowed = np.ones(len(zones.values), np.bool_)
     for shortage in shortages:
-        number = zones.number_of(shortage.zone)
+        number = zones.find_number(shortage.zone)
         if number:
             allowed[number] = False
     found: Truths = allowed[zones.numbers[rows]]
@@ -36,7 +36,7 @@ def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusa
     cures = (Cure.NODE_ADDED, Cure.NODE_LABELS, Cure.POD_REMOVED, Cure.ZONE_QUOTA)
     zones = columns.label(ZONE_LABEL)
     for shortage in columns.quotas.shortages(pod.namespace, pod.requests):
-        number = zones.number_of(shortage.zone)
+        number = zones.find_number(shortage.zone)
         refuses = zones.numbers[ring.rows] == (number or -1)
         yield from refused(
             ring,

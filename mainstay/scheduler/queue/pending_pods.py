@@ -212,7 +212,7 @@ class PendingPods:
     def take_doubtful(self) -> list[BindAttempt]:
         """Attempts whose bindings have to be sent again as they were."""
         uids = list(self._to_repeat)[:_REPEATS_AT_ONCE_MAX]
-        return [self._attempt_of(self._to_repeat.pop(uid)) for uid in uids]
+        return [self._get_attempt(self._to_repeat.pop(uid)) for uid in uids]
 
     def find_missing(self, revision: int, *, has_gone_back: bool) -> list[PendingPod]:
         """Those that are bound, and yet not shown by a cache that is as far: they are in doubt from now on. Costs as
@@ -252,7 +252,7 @@ class PendingPods:
                 raise broken("only a binding in doubt is sent again", _name(pod), story=_story(pod))
 
     @staticmethod
-    def _attempt_of(pod: PendingPod) -> BindAttempt:
+    def _get_attempt(pod: PendingPod) -> BindAttempt:
         if pod.attempt is None:
             raise broken("an assumed pod has an attempt", _name(pod), story=_story(pod))
         return pod.attempt

@@ -24,11 +24,11 @@ def measured_for_allocation(columns: NodeColumns, pod: PodClass, policy: Policy)
     found = []
     for resource, weight in policy.resources:
         if resource == CPU:
-            found.append(ScoredResource(columns.column_of(SCORED_CPU), pod.scored_cpu, weight))
+            found.append(ScoredResource(columns.find_column(SCORED_CPU), pod.scored_cpu, weight))
         elif resource == MEMORY:
-            found.append(ScoredResource(columns.column_of(SCORED_MEMORY), pod.scored_memory, weight))
+            found.append(ScoredResource(columns.find_column(SCORED_MEMORY), pod.scored_memory, weight))
         elif _is_measured(pod, resource):
-            found.append(ScoredResource(columns.column_of(resource), pod.requests.get(resource, 0), weight))
+            found.append(ScoredResource(columns.find_column(resource), pod.requests.get(resource, 0), weight))
     return tuple(found)
 
 
@@ -38,7 +38,7 @@ def measured_for_balance(columns: NodeColumns, pod: PodClass, policy: Policy) ->
     if not any(pod.requests.get(resource) for resource, _ in policy.resources):
         return ()
     return tuple(
-        ScoredResource(columns.column_of(resource), pod.requests.get(resource, 0), weight)
+        ScoredResource(columns.find_column(resource), pod.requests.get(resource, 0), weight)
         for resource, weight in policy.resources
         if _is_measured(pod, resource)
     )

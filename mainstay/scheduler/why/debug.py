@@ -10,14 +10,14 @@ from typing import Final
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PLACEMENT_POLICIES
-from mainstay.api.pod_state import time_of
+from mainstay.api.pod_state import parse_time_or_none
 from mainstay.explain.debug.view import CacheSeen, ObservedRevision, Pending, Rollback
 from mainstay.explain.moment import Moment
 from mainstay.explain.placements import recorded_words
 from mainstay.explain.story.lines import StoryObject
 from mainstay.explain.story.scope import FollowedObject
 from mainstay.explain.writers import JournalLookup, Version
-from mainstay.journal.keys import object_key_of
+from mainstay.journal.keys import parse_object_key
 from mainstay.journal.record import ChangeRecord, DecisionRecord
 from mainstay.scheduler.reasons import RefusalReason
 from mainstay.scheduler.why.refusals import Placing, placing, refusal_words, would_place
@@ -59,7 +59,7 @@ class PendingPodViews:
             words=words,
             decision=last.id,
             component=last.component,
-            at=time_of(last.now or last.at),
+            at=parse_time_or_none(last.now or last.at),
             attempts=last.attempts,
             would_go_to=elsewhere,
         )
@@ -159,7 +159,7 @@ class PendingPodViews:
         if (kind, revision) not in self._unseen:
             versions = []
             for change in (await self._changes(kind, revision))[-UNSEEN_MAX:]:
-                where = object_key_of(change.key)
+                where = parse_object_key(change.key)
                 version = await self._known.version(kind, where.namespace, where.name, change.revision)
                 if version is not None and matters(version):
                     versions.append(version)

@@ -18,13 +18,13 @@ from typing import Any, Final
 from mainstay.api.annotations import RESERVATION
 from mainstay.api.kind import Object
 from mainstay.api.node_health import UNREACHABLE, record_in
-from mainstay.api.node_terms import requirements_of
+from mainstay.api.node_terms import parse_requirements
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.pod_resources import CPU, MEMORY, allocatable_of, amount, conflicts, host_ports_of, is_over
-from mainstay.api.pod_state import node_of
+from mainstay.api.pod_resources import CPU, MEMORY, amount, conflicts, is_over, list_host_ports, read_allocatable
+from mainstay.api.pod_state import get_node_name
 from mainstay.api.quantity import parse
 from mainstay.api.reservations import is_active
-from mainstay.api.taints import KEEPS_AWAY, taints_of, tolerations_of, untolerated
+from mainstay.api.taints import KEEPS_AWAY, parse_taints, parse_tolerations, untolerated
 from mainstay.explain.why.answer import NodeVerdict, Verdict, Verdicts
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import NOTHING, clock, count, listed
@@ -174,7 +174,7 @@ def _named(view: PodView, about: Sequence[str]) -> str:
 
 
 def _first_taint(view: PodView, name: str) -> str:
-    found = untolerated(taints_of(view.nodes[name]), tolerations_of(view.pod["spec"]), KEEPS_AWAY)
+    found = untolerated(parse_taints(view.nodes[name]), parse_tolerations(view.pod["spec"]), KEEPS_AWAY)
     own = [taint for taint in found if not taint.key.startswith(HEALTH_TAINTS)]
     return str((own or list(found))[0])
 
@@ -185,7 +185,7 @@ def _untolerated(taints: Sequence[str]) -> str:
 
 def _affinity(view: PodView, made: Judged) -> Judged:
     """What the pod requires and no node has, and what nodes have instead."""
-    requirements = requirements_of(view.pod["spec"])
+    requirements = parse_requirements(view.pod["spec"])
     wanted = [*requirements.selector.requirements]
     if requirements.terms is not None and len(requirements.terms) == 1:
         wanted += requirements.terms[0].labels
@@ -257,19 +257,19 @@ def _best_known(resource: str) -> tuple[bool, bool, str]:
 
 
 def _allocatable(node: Object, resource: str) -> int:
-    return allocatable_of(node).get(resource, 0)
+    return read_allocatable(node).get(resource, 0)
 
 
 def _ports(view: PodView, about: Sequence[str]) -> str:
     ports = sorted({each.detail.removeprefix("0.0.0.0:") for name in about for each in view.of(name, Distance.PORT)})
-    wanted = host_ports_of(view.pod)
+    wanted = list_host_ports(view.pod)
     holders = sorted(
         {
             f"{each['metadata'].get('namespace')}/{each['metadata']['name']}"
             for each in view.objects.pods
-            if node_of(each) in about
+            if get_node_name(each) in about
             and not is_over(each)
-            and any(conflicts(one, other) for one in wanted for other in host_ports_of(each))
+            and any(conflicts(one, other) for one in wanted for other in list_host_ports(each))
         }
     )
     by = f", by {listed(holders)}" if holders else ""
@@ -378,7 +378,7 @@ def _quota(view: PodView, made: Judged) -> Judged:
     leaves, wants, names = [], [], []
     for detail in sorted(said):
         zone, _, resource = detail.rpartition("/")
-        name, limit = _quota_of(view, zone, resource)
+        name, limit = _find_quota(view, zone, resource)
         which = f"ZoneQuota {view.namespace}/{name}" if name else "the quota"
         of = f" of {limit}" if limit else ""
         left = amount(resource, max(said[detail].free or 0, 0))
@@ -391,7 +391,7 @@ def _quota(view: PodView, made: Judged) -> Judged:
     return replace(made, text=f"{listed(leaves, 2)}, and it requests {wanted}", quota=names[0])
 
 
-def _quota_of(view: PodView, zone: str, resource: str) -> tuple[str, str]:
+def _find_quota(view: PodView, zone: str, resource: str) -> tuple[str, str]:
     """The name of the quota that limits a resource in a zone, the tightest of several; and its limit."""
     found = []
     for each in view.objects.zone_quotas:
@@ -417,7 +417,7 @@ def _health(view: PodView, made: Judged, heard: Mapping[str, datetime]) -> Judge
     is_lost = False
     for name in made.about:
         record = record_in(view.nodes[name])
-        taints = [taint.key for taint in taints_of(view.nodes[name])]
+        taints = [taint.key for taint in parse_taints(view.nodes[name])]
         lost = record.state not in ("", "Healthy") or UNREACHABLE.key in taints
         is_lost = is_lost or lost
         since = f" since {clock(heard[name])}" if name in heard else ""

@@ -11,7 +11,7 @@ import msgspec
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES
 from mainstay.explain.moment import Moment
-from mainstay.journal.record import moment as time_of
+from mainstay.journal.record import moment as read_time
 from mainstay.scheduler.record import UnconfirmedCharges
 
 GHOSTS_SEEN: Final = "GhostsSeen"
@@ -27,7 +27,7 @@ async def ghosts_at(moment: Moment) -> dict[str, tuple[Object, ...]]:
     for record in answer.records:
         if record.outcome.reason != GHOSTS_SEEN or not record.memory.inline:
             continue
-        if time_of(record.at) > moment.at:
+        if read_time(record.at) > moment.at:
             continue
         part = _decode(record.memory.inline)
         node = record.subject.name

@@ -305,7 +305,7 @@ class _Fold:
         if earlier.outcome.reason == FORGOTTEN:
             self.assumed.pop(uid, None)
             return
-        node = _node_of(earlier)
+        node = _read_node(earlier)
         if not node or uid not in waiting:
             return
         is_given_up = earlier.outcome.ending is not Ending.DONE and earlier.outcome.reason not in _KEEPS
@@ -380,7 +380,7 @@ def _memory(record: DecisionRecord) -> Remembered:
         return Remembered(number, number)
 
 
-def _node_of(record: DecisionRecord) -> str:
+def _read_node(record: DecisionRecord) -> str:
     return next((each.removeprefix(_NODE) for each in record.reasons if each.startswith(_NODE)), "")
 
 

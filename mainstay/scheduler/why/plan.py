@@ -28,7 +28,7 @@ from mainstay.scheduler.pod_class import PodToPlace, pod_to_place
 from mainstay.scheduler.policy import DEFAULT, Policy, parse_policy
 from mainstay.scheduler.reasons import Placed, Unschedulable
 from mainstay.scheduler.what_if import Objects
-from mainstay.scheduler.why.cures.search import cures_of
+from mainstay.scheduler.why.cures.search import find_cures
 from mainstay.scheduler.why.dominant_reason import judged
 from mainstay.scheduler.why.ghosts import ghosts_at
 
@@ -141,7 +141,7 @@ class SchedulerModel:
                     text=verdict.text,
                     message=message,
                     is_blocked=verdict.verdict is Verdict.BLOCKED,
-                    cures=cures_of(there, alike[0], self._policy, self._seed, alike[1 : SIBLINGS_MAX + 1]),
+                    cures=find_cures(there, alike[0], self._policy, self._seed, alike[1 : SIBLINGS_MAX + 1]),
                 )
             )
         return tuple(found)

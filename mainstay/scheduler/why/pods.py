@@ -13,7 +13,7 @@ from mainstay.api.causes import BindingCause
 from mainstay.api.holds import SCHEDULER, HoldScope
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
-from mainstay.api.pod_state import condition_of, created_at, time_of
+from mainstay.api.pod_state import created_at, find_condition, parse_time_or_none
 from mainstay.explain.placements import is_placement, node_chosen
 from mainstay.explain.rebuild import CannotRebuild
 from mainstay.explain.why.answer import AnswerSource, ChainLink, CureFound, Staleness, Verdict
@@ -25,13 +25,13 @@ from mainstay.explain.why.found import (
     Finding,
     ago,
     broken,
+    build_source,
+    build_subject,
     clock,
     done,
-    evidence_of,
     said_by,
     sentence,
     shortened,
-    subject_of,
     unknown,
     waiting,
     written,
@@ -71,7 +71,7 @@ async def unplaced(case: Case, pod: Object) -> Finding:
     metadata = pod["metadata"]
     namespace, name, uid = metadata.get("namespace") or "", metadata["name"], metadata.get("uid", "")
     records = [each for each in await case.records(PODS.text, namespace, name, uid) if is_placement(each)]
-    who = subject_of(PODS, pod).words
+    who = build_subject(PODS, pod).words
     held = await _held(case, pod, who)
     if not records:
         return held or _as_it_says(case, pod, who) or await _not_looked_at(case, pod, who)
@@ -88,13 +88,13 @@ async def unplaced(case: Case, pod: Object) -> Finding:
             return _not_done(case, who, last).after(links)
         case "InternalError":
             text = f"{who} has no node: internal error of the scheduler ({shortened(last.outcome.message, 200)})"
-            link = broken("scheduler", "internal error", evidence_of(last))
+            link = broken("scheduler", "internal error", build_source(last))
             failing = Cause.CONTROLLER_FAILING
             return Finding(cause=failing, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,)).after(links)
     if last.outcome.ending is Ending.DONE:
         node = node_chosen(last)
         text = f"{who} is being bound to {node}, chosen at {clock(moment(last.at))}"
-        link = waiting("bind", f"to {node}", evidence_of(last))
+        link = waiting("bind", f"to {node}", build_source(last))
         return Finding(cause=Cause.BEING_BOUND, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,)).after(
             links
         )
@@ -182,7 +182,7 @@ async def _not_looked_at(case: Case, pod: Object, who: str) -> Finding:
 
 def _as_it_says(case: Case, pod: Object, who: str) -> Finding | None:
     """It was refused by its own word, and the decision is not in the journal: sampled, lost or forgotten."""
-    said = condition_of(pod, POD_SCHEDULED)
+    said = find_condition(pod, POD_SCHEDULED)
     if said is None or said.get("status") != "False":
         return None
     message = str(said.get("message") or "")
@@ -191,7 +191,7 @@ def _as_it_says(case: Case, pod: Object, who: str) -> Finding | None:
         cause=next((cause for words, cause in _IN_MESSAGES.items() if words in message), Cause.NOT_RECORDED),
         sentence=sentence(shortened(f"{who} has no node: {message or said.get('reason')}", 360)),
         verdict=Verdict.INCOMPLETE,
-        since=time_of(said.get("lastTransitionTime")),
+        since=parse_time_or_none(said.get("lastTransitionTime")),
         chain=(unknown("filters", shortened(message, 160), said_by(pod, said)),),
         gaps=(gap,),
     )
@@ -216,19 +216,19 @@ def _looked_at(records: list[DecisionRecord], now: datetime) -> tuple[ChainLink,
     tried = f"{len(records)} attempts, the last" if len(records) > 1 else "1 attempt,"
     queue = done("queue", f"{tried} {ago(moment(last.at), now)} ago after {waited:.0f} ms in the queue")
     seen = ", ".join(f"{each.kind.partition('.')[0]} {each.revision}" for each in last.view)
-    return queue, done("view", f"{last.component} had seen: {seen}", evidence_of(last))
+    return queue, done("view", f"{last.component} had seen: {seen}", build_source(last))
 
 
 def _unanswered(case: Case, pod: Object, who: str, records: list[DecisionRecord]) -> Finding:
-    last, said = records[-1], condition_of(pod, RETRYING)
+    last, said = records[-1], find_condition(pod, RETRYING)
     node = node_chosen(last)
-    since = time_of((said or NOTHING).get("lastTransitionTime")) or moment(last.at)
+    since = parse_time_or_none((said or NOTHING).get("lastTransitionTime")) or moment(last.at)
     # How often it was asked is not recorded: all the tries are one decision.
     text = (
         f"{who} is being bound to {node} since {clock(since)}, but the API server does not answer (last request at "
         f"{clock(moment(last.at))}): the scheduler checks the outcome and retries"
     )
-    evidence = [evidence_of(last), *([said_by(pod, said)] if said is not None else [])]
+    evidence = [build_source(last), *([said_by(pod, said)] if said is not None else [])]
     link = broken("bind", f"to {node}: {shortened(last.outcome.message, 120)}", *evidence)
     return Finding(
         cause=Cause.API_UNAVAILABLE, sentence=sentence(text), verdict=Verdict.WAITING, since=since, chain=(link,)
@@ -242,7 +242,7 @@ def _not_done(case: Case, who: str, last: DecisionRecord) -> Finding:
         cause=Cause.API_UNAVAILABLE,
         sentence=sentence(text),
         verdict=Verdict.WAITING,
-        chain=(broken("bind", message, evidence_of(last)),),
+        chain=(broken("bind", message, build_source(last)),),
     )
 
 
@@ -259,7 +259,7 @@ def _binding_refused(case: Case, who: str, records: list[DecisionRecord]) -> Fin
         cause=cause,
         sentence=sentence(text),
         verdict=Verdict.WAITING,
-        chain=(broken("bind", f"{node}: {reason}", evidence_of(last)),),
+        chain=(broken("bind", f"{node}: {reason}", build_source(last)),),
     )
 
 
@@ -277,7 +277,7 @@ async def placed(case: Case, pod: Object) -> tuple[ChainLink, ...]:
     ]
     chosen = next((each for each in reversed(records) if each.outcome.ending is Ending.DONE), None)
     if chosen is None:
-        said = condition_of(pod, "PodScheduled")
+        said = find_condition(pod, "PodScheduled")
         if records:
             return (
                 unknown(
@@ -289,18 +289,18 @@ async def placed(case: Case, pod: Object) -> tuple[ChainLink, ...]:
     try:
         placement = explained(await scheduling(case.journal, chosen, case.past))
     except CannotRebuild:
-        return (done("scheduler", text, evidence_of(chosen)),)
+        return (done("scheduler", text, build_source(chosen)),)
     fitting = len(placement.scores)
     text += f": {fitting} of {len(placement.verdicts)} nodes fit"
     if placement.chosen == node and placement.alternatives:
         second, points = placement.alternatives[0]
         text += f"; score {placement.totals[node]}, next {second} with {points}"
-    return (done("scheduler", text, evidence_of(chosen)),)
+    return (done("scheduler", text, build_source(chosen)),)
 
 
 async def _placed_by_others(case: Case, pod: Object, node: str) -> ChainLink:
     """How a pod came to its node of which no decision is known: by a user, or that is not recorded here."""
-    metadata, said = pod["metadata"], condition_of(pod, "PodScheduled")
+    metadata, said = pod["metadata"], find_condition(pod, "PodScheduled")
     for version in await case.versions(PODS.text, metadata.get("namespace") or "", metadata["name"]):
         is_it = version.after is not None and version.after["metadata"].get("uid") == metadata.get("uid")
         if not is_it or version.is_first_known or not _node_in(version.after) or _node_in(version.before):

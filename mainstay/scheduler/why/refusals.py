@@ -12,7 +12,7 @@ from typing import Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES, RESERVATIONS, ZONE_QUOTAS
-from mainstay.api.node_terms import requirements_of
+from mainstay.api.node_terms import parse_requirements
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import amount
 from mainstay.api.well_known_labels import ZONE_LABEL
@@ -160,7 +160,7 @@ def _words(refusal: Refusal, zones: Mapping[str, Sequence[str]], nodes: Sequence
 
 def _affinity(nodes: Sequence[Object], pod: Object) -> str:
     """What the pod asks of a node, and none of these has."""
-    asked = requirements_of(pod["spec"])
+    asked = parse_requirements(pod["spec"])
     wanted = [*asked.selector.requirements]
     if asked.terms is not None and len(asked.terms) == 1:
         wanted += asked.terms[0].labels

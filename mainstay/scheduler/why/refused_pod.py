@@ -15,8 +15,8 @@ from mainstay.explain.why.found import (
     Finding,
     ago,
     broken,
+    build_source,
     clock,
-    evidence_of,
     listed,
     sentence,
     shortened,
@@ -24,11 +24,11 @@ from mainstay.explain.why.found import (
     waiting,
     written,
 )
-from mainstay.journal.keys import object_key_of
+from mainstay.journal.keys import parse_object_key
 from mainstay.journal.record import DecisionRecord, moment
 from mainstay.scheduler.reasons import Unschedulable
 from mainstay.scheduler.report import PodConditionReason
-from mainstay.scheduler.why.cures.search import cures_of
+from mainstay.scheduler.why.cures.search import find_cures
 from mainstay.scheduler.why.dominant_reason import Judged, judged
 from mainstay.scheduler.why.placement import ExplainedPlacement, Scheduling, explained, scheduling
 from mainstay.scheduler.why.staleness import SOON, Turned, objects_now, staleness, turned, unseen_until_now
@@ -66,7 +66,7 @@ class UnplacedPod:
         found = judged(then.objects, then.pod, then.policy, then.seed, placement.refusals, heard)
         cures = tuple(
             CureFound(each.sentence, verified=True, node=each.node, command=each.command)
-            for each in cures_of(now, self.pod, then.policy, then.seed)[:CURES_SHOWN]
+            for each in find_cures(now, self.pod, then.policy, then.seed)[:CURES_SHOWN]
         )
         return await self._told(found, placement, stale, cures)
 
@@ -80,7 +80,7 @@ class UnplacedPod:
             text = f"{self.who} has no node: {found.text}"
         total = len(placement.verdicts)
         reasons = "; ".join(f"{each.count} {each.text}" for each in found.nodes[:4])
-        link = broken("filters", f"0/{total} nodes: {reasons}", evidence_of(last))
+        link = broken("filters", f"0/{total} nodes: {reasons}", build_source(last))
         return Finding(
             cause=found.cause,
             sentence=sentence(text),
@@ -130,7 +130,7 @@ class UnplacedPod:
         """By now a node would take it, and no decision says so yet."""
         case, last = self.case, self.records[-1]
         kind = changed.kind.partition(".")[0]
-        name = str(object_key_of(changed.change.key))
+        name = str(parse_object_key(changed.change.key))
         changed_at, decided_at = moment(changed.change.at), moment(last.now or last.at)
         age = case.now - changed_at
         absent = await no_scheduler(case)
@@ -146,7 +146,7 @@ class UnplacedPod:
                 staleness=stale,
             )
         evidence = (
-            evidence_of(last),
+            build_source(last),
             AnswerSource(revision=changed.change.revision, at=changed_at, source=f"{kind} {name}"),
         )
         if not changed.is_before and age <= SOON:
@@ -213,7 +213,7 @@ class UnplacedPod:
             sentence=sentence(f"{self.who} has no node: {message}"),
             verdict=Verdict.WAITING if cause is not Cause.NOT_RECORDED else Verdict.INCOMPLETE,
             since=self._since(),
-            chain=(unknown("filters", listed(last.reasons, 4), evidence_of(last)),),
+            chain=(unknown("filters", listed(last.reasons, 4), build_source(last)),),
             staleness=stale,
         )
 

@@ -17,7 +17,7 @@ from mainstay.explain.placements import recorded_words
 from mainstay.explain.story.lines import Stale, StoryLink, StoryObject
 from mainstay.explain.story.render import OBSERVED_LATE
 from mainstay.explain.writers import JournalLookup, Version
-from mainstay.journal.keys import kind_of, object_key_of
+from mainstay.journal.keys import parse_kind, parse_object_key
 from mainstay.journal.record import ChangeRecord, DecisionRecord
 from mainstay.scheduler.reasons import RefusalReason
 from mainstay.scheduler.why.refusals import Placing, placing, refusal_words, turned_by, would_place
@@ -144,8 +144,8 @@ class Relevance:
             if len(self._looked_at) >= LOOKED_AT_MAX:
                 self._known.notes[f"only {LOOKED_AT_MAX} writes to other objects were examined"] = None
                 return None
-            where = object_key_of(change.key)
-            version = await self._known.version(kind_of(change.key), where.namespace, where.name, revision)
+            where = parse_object_key(change.key)
+            version = await self._known.version(parse_kind(change.key), where.namespace, where.name, revision)
             self._looked_at[revision] = version if version is not None and matters(version) else None
         return self._looked_at[revision]
 
@@ -154,7 +154,7 @@ class Relevance:
             self._looked_at[revision] = None
             answer = await self._known.journal.changes(after=revision - 1, until=revision)
             for change in answer.records:
-                kind, where = kind_of(change.key), object_key_of(change.key)
+                kind, where = parse_kind(change.key), parse_object_key(change.key)
                 if kind == PODS.text or kind in MATTERS:
                     self._looked_at[revision] = await self._known.version(kind, where.namespace, where.name, revision)
         return self._looked_at[revision]

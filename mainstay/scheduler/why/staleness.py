@@ -17,7 +17,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NODES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.explain.why.answer import Staleness
 from mainstay.explain.why.case import Case
-from mainstay.journal.keys import object_key_of
+from mainstay.journal.keys import parse_object_key
 from mainstay.journal.record import ChangeRecord, DecisionRecord, moment
 from mainstay.scheduler.reasons import Placed
 from mainstay.scheduler.what_if import Objects, what_if
@@ -44,7 +44,7 @@ class Unseen:
     @property
     def names(self) -> tuple[str, ...]:
         """Of what has changed, the latest first."""
-        found = [object_key_of(each.key) for each in reversed(self.changes)]
+        found = [parse_object_key(each.key) for each in reversed(self.changes)]
         return tuple(dict.fromkeys(str(each) for each in found))
 
 
@@ -131,7 +131,7 @@ def _decisive(unseen: Unseen, scheduling: Scheduling, now: Objects, pod: Object)
     _, part = _PARTS[unseen.kind]
     latest = {each.key: each for each in unseen.changes}
     for change in list(reversed(latest.values()))[:_TRIED_MAX]:
-        key = object_key_of(change.key)
+        key = parse_object_key(change.key)
         held = {_name(each): each for each in getattr(scheduling.objects, part)}
         newer = {_name(each): each for each in getattr(now, part)}
         name = (key.namespace, key.name)

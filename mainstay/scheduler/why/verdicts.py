@@ -8,7 +8,7 @@ from typing import Final
 from mainstay.api.kind import Object
 from mainstay.api.node_health import OUT_OF_SERVICE, SUSPECTED, UNREACHABLE
 from mainstay.api.pod_resources import amount
-from mainstay.api.taints import KEEPS_AWAY, taints_of, tolerations_of, untolerated
+from mainstay.api.taints import KEEPS_AWAY, parse_taints, parse_tolerations, untolerated
 from mainstay.api.well_known_labels import UNSCHEDULABLE_TAINT, ZONE_LABEL
 from mainstay.explain.why.answer import NodeVerdict, Verdicts
 from mainstay.explain.why.found import NOTHING
@@ -103,7 +103,7 @@ def against(refusals: Sequence[Refusal], nodes: Mapping[str, Object], pod: Objec
 
 def _distance_of_taints(node: Object, pod: Object) -> Distance:
     """Taints that say how a node is are no policy: they go when it is healthy again."""
-    found = untolerated(taints_of(node), tolerations_of(pod["spec"]), KEEPS_AWAY)
+    found = untolerated(parse_taints(node), parse_tolerations(pod["spec"]), KEEPS_AWAY)
     if any(not taint.key.startswith(HEALTH_TAINTS) for taint in found):
         return Distance.TAINT
     if all(taint.key == UNSCHEDULABLE_TAINT for taint in found):

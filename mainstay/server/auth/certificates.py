@@ -33,12 +33,12 @@ from mainstay.http.certificates import (
     RENEWED_BEFORE,
     BadCertificate,
     alternatives,
+    build_subject_name,
     ensure_key,
     key_pem,
     load_certificate,
     pem,
     read_certificate,
-    subject_of,
     tls_context,
     unsigned,
     usage,
@@ -168,7 +168,7 @@ class _Authority:
 
 
 def _authority_certificate(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
-    name = subject_of({NameOID.COMMON_NAME: ["mainstay-ca"]})
+    name = build_subject_name({NameOID.COMMON_NAME: ["mainstay-ca"]})
     public = key.public_key()
     builder = unsigned(name, name, public, now, now + AUTHORITY_VALID)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -212,7 +212,7 @@ def _signed(
 ) -> x509.Certificate:
     public = key.public_key()
     until = min(now + VALID, authority.certificate.not_valid_after_utc)
-    builder = unsigned(subject_of(subject), authority.certificate.subject, public, now, until)
+    builder = unsigned(build_subject_name(subject), authority.certificate.subject, public, now, until)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(usage(signs_certificates=False), critical=True)
     builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)

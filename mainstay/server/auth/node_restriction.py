@@ -38,7 +38,7 @@ class _Pod(msgspec.Struct):
     spec: _Spec
 
 
-_pod_of = msgspec.json.Decoder(_Pod).decode
+_decode_pod = msgspec.json.Decoder(_Pod).decode
 
 
 async def require_own(store: Store, node: str, request: Request, target: RequestTarget) -> None:
@@ -70,7 +70,7 @@ async def _require_token_for_pod(store: Store, node: str, request: Request, targ
 async def _require_bound(store: Store, node: str, target: RequestTarget, name: str, otherwise: str) -> None:
     entry = await store.get(f"{CORE}/pods/{target.namespace}/{name}")
     # That one does not exist is answered by the write itself.
-    if entry is not None and _pod_of(entry.value).spec.node != node:
+    if entry is not None and _decode_pod(entry.value).spec.node != node:
         raise _forbidden(target, node, otherwise)
 
 

@@ -126,8 +126,8 @@ class _Stored(msgspec.Struct, frozen=True):
     metadata: _Metadata
 
 
-_claims_of = msgspec.json.Decoder(_Claims).decode
-_stored_of = msgspec.json.Decoder(_Stored).decode
+_decode_claims = msgspec.json.Decoder(_Claims).decode
+_decode_stored = msgspec.json.Decoder(_Stored).decode
 
 
 class AccountTokens:
@@ -209,7 +209,7 @@ class AccountTokens:
             node = found["spec"].get("nodeName")
             if node:
                 entry = await self._store.get(_key("Node", "", node))
-                bound["node"] = _Named(node, "" if entry is None else _stored_of(entry.value).metadata.uid)
+                bound["node"] = _Named(node, "" if entry is None else _decode_stored(entry.value).metadata.uid)
         wanted = reference.get("uid")
         if wanted and wanted != found["metadata"]["uid"]:
             text = f"the UID in the bound object reference ({wanted}) does not match the UID in record."
@@ -243,7 +243,7 @@ class AccountTokens:
                 raise _unavailable(error) from error
             self._found.pop(key, None)
             if entry is not None:
-                self._found[key] = now_ns, _stored_of(entry.value).metadata
+                self._found[key] = now_ns, _decode_stored(entry.value).metadata
         while len(self._found) > FOUND_MAX:
             del self._found[next(iter(self._found))]  # The one that was read first.
 
@@ -275,7 +275,7 @@ class AccountTokens:
             entry = self._memory.look(key)
         except StoreError as error:
             raise _unavailable(error) from error
-        return None if entry is None else _stored_of(entry.value).metadata
+        return None if entry is None else _decode_stored(entry.value).metadata
 
     def _claims(self, token: str) -> _Claims | None:
         digest = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
@@ -286,7 +286,7 @@ class AccountTokens:
         if said is None:
             return None
         try:
-            claims = _claims_of(said)
+            claims = _decode_claims(said)
         except msgspec.ValidationError:  # Signed with our key, but not by us.
             return None
         if claims.iss != ISSUER:

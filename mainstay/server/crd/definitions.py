@@ -30,10 +30,10 @@ from mainstay.api.custom import (
     TERMINATING,
     CustomVersion,
     acceptance,
+    build_versions,
     defaults_for_crd,
     is_established,
     is_terminating,
-    versions_of,
     with_condition,
 )
 from mainstay.api.json_values import copied
@@ -318,7 +318,7 @@ class Definitions:
         served = self._served.get(key)
         if served is not None and served.source == source:
             return
-        versions = versions_of(crd)
+        versions = build_versions(crd)
         if service is ServedVerbs.WITHOUT_CREATE:
             versions = [replace(each, kind=_without_create(each.kind)) for each in versions]
         places = [_place(each.kind) for each in versions]

@@ -76,7 +76,7 @@ class _Decided(msgspec.Struct, array_like=True, frozen=True, tag="d", gc=False):
 _glances = msgspec.msgpack.Decoder(list[_Decided]).decode
 
 
-def _ends_of(rule: str) -> bytes:
+def _build_ending(rule: str) -> bytes:
     """How a record ends, from `audits` on, that its component has marked with a rule and that has nothing special."""
     blank = DecisionRecord("", 0, "", "", Subject("", "", ""), Outcome(Ending.DONE))
     marked = encode(msgspec.structs.replace(blank, trace="+", kept=f"{rule}={DetailLevel.FULL}"))
@@ -84,7 +84,7 @@ def _ends_of(rule: str) -> bytes:
 
 
 _AS_IT_CAME: Final = {
-    f"{rule}={DetailLevel.FULL}": _ends_of(rule) for rule in ("actions", "failures", "policy-changes")
+    f"{rule}={DetailLevel.FULL}": _build_ending(rule) for rule in ("actions", "failures", "policy-changes")
 }
 
 

@@ -9,7 +9,7 @@ from mainstay.api.kinds import BUILTIN
 from mainstay.api.kinds.decisions import DECISION, NAMESPACE
 from mainstay.api.times import format_micro_time, format_time
 from mainstay.journal.record import DecisionRecord, Subject, moment
-from mainstay.journal.trace_id import trace_of
+from mainstay.journal.trace_id import derive_trace_id
 from mainstay.server.storage.keyspace import build_key
 from mainstay.server.storage.stored import stored
 from mainstay.store.interface import Entry
@@ -34,12 +34,12 @@ def rendered(record: DecisionRecord, revision: int) -> Entry:
 def build_object(record: DecisionRecord) -> Object:
     """The object. What a record does not say is left out."""
     outcome, memory = record.outcome, record.memory
-    trace = record.trace or trace_of(record.id)
+    trace = record.trace or derive_trace_id(record.id)
     found: Object = {
         "metadata": {
             "name": record.id,
             "namespace": find_namespace(record),
-            "uid": _as_uid(trace_of(record.id)),
+            "uid": _as_uid(derive_trace_id(record.id)),
             "creationTimestamp": format_time(moment(record.at)),
         },
         "at": format_micro_time(moment(record.at)),

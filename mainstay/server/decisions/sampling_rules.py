@@ -9,7 +9,7 @@ import msgspec
 from mainstay.api.kinds.sampling import NAME, incident_until
 from mainstay.api.times import parse_time
 from mainstay.journal.record import micros
-from mainstay.journal.sampling import DEFAULT_RULES, BadRules, EffectiveRules, Sampler, rules_of
+from mainstay.journal.sampling import DEFAULT_RULES, BadRules, EffectiveRules, Sampler, parse_rules
 from mainstay.server.watch.feed import Feed
 from mainstay.server.watch.follower import PrefixFollower
 from mainstay.store.interface import Entry, KeyChange, Store
@@ -49,7 +49,7 @@ def _parse_rules(entry: Entry) -> EffectiveRules | None:
     spec = msgspec.json.decode(entry.value).get("spec") or {}
     try:
         until = incident_until(spec)
-        return rules_of(spec, micros(parse_time(until)) if until else 0)
+        return parse_rules(spec, micros(parse_time(until)) if until else 0)
     except (BadRules, ValueError) as error:
         _log.error("ignoring invalid SamplingPolicy %s: %s", NAME, error)
         return None

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mainstay.journal.record import DecisionRecord, Ending, WriteRecord
-from mainstay.journal.trace_id import span_of, trace_of
+from mainstay.journal.trace_id import derive_span_id, derive_trace_id
 
 REMEMBERED_MAX: Final = 100_000
 
@@ -56,10 +56,10 @@ class Spans:
         """The request that made a revision."""
         own = record.audit or str(record.revision)
         # Not the client's trace: any client could otherwise write into the trace of another.
-        place = SpanReference(record.audit.replace("-", "") or trace_of(own), _hash(own))
+        place = SpanReference(record.audit.replace("-", "") or derive_trace_id(own), _hash(own))
         parent = None
         if record.decision:
-            parent = SpanReference(trace_of(record.decision), span_of(record.decision))
+            parent = SpanReference(derive_trace_id(record.decision), derive_span_id(record.decision))
             place = SpanReference(parent.trace, place.span)
         self._remember(record.revision, place)
         target = f"{record.kind}/{record.subresource}" if record.subresource else record.kind
@@ -92,7 +92,7 @@ class Spans:
         failure = (outcome.message or outcome.reason or str(outcome.ending)) if outcome.ending in _FAILED else ""
         return Span(
             f"{record.component} decides",
-            SpanReference(trace_of(record.id), span_of(record.id)),
+            SpanReference(derive_trace_id(record.id), derive_span_id(record.id)),
             min(record.now or record.at, record.at),
             record.at,
             _given(attributes),

@@ -16,7 +16,7 @@ from mainstay.api.errors import StatusError
 from mainstay.env import Clock
 from mainstay.journal.keys import CORE
 from mainstay.journal.record import Subject, WriteRecord, micros
-from mainstay.journal.trace_id import trace_of
+from mainstay.journal.trace_id import derive_trace_id
 from mainstay.server.decisions.collector import Collector
 from mainstay.server.decisions.refusals import Refusals
 from mainstay.server.request.context import ApiCall
@@ -109,4 +109,4 @@ def trace_in(traceparent: str | None, decision: str = "") -> str:
     if not traceparent or len(traceparent) != _TRACEPARENT_LENGTH:
         return ""
     trace = traceparent[3:35]
-    return "" if decision and trace == trace_of(decision) else trace
+    return "" if decision and trace == derive_trace_id(decision) else trace

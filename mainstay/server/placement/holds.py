@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from mainstay.api.errors import StatusCause, StatusError, StatusReason, invalid, invalid_value
-from mainstay.api.holds import LONGEST, HoldReason, HoldScope, ParsedHold, freezing, held_of, longest_first
+from mainstay.api.holds import LONGEST, HoldReason, HoldScope, ParsedHold, freezing, longest_first, parse_hold
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import HOLDS
 from mainstay.api.times import format_time
@@ -51,7 +51,7 @@ class HoldPoint:
             _require_in_time(new, old, self._clock.wall())
         if not any(_is_of_evictions(each) for each in (new, old)):
             return NOTHING
-        name, held = (new or old or {})["metadata"]["name"], None if new is None else held_of(new)
+        name, held = (new or old or {})["metadata"]["name"], None if new is None else parse_hold(new)
 
         def change(found: Entry | None) -> Sequence[Write]:
             before = {} if found is None else _decode(found.value).holds
@@ -71,7 +71,7 @@ def _is_of_evictions(hold: Object | None) -> bool:
 
 def _require_in_time(new: Object, old: Object | None, now: datetime) -> None:
     """Raises `StatusError` if it would end too late, or is over already. What was let pass before may stay."""
-    held, before = held_of(new), None if old is None else held_of(old)
+    held, before = parse_hold(new), None if old is None else parse_hold(old)
     if held is None or held.is_leaving or (before is not None and before.expires_at == held.expires_at):
         return
     problem = ""

@@ -18,7 +18,7 @@ import msgspec
 
 from mainstay.api.kind import Object
 from mainstay.api.memo import Memo
-from mainstay.api.pod_resources import host_ports_of, is_over, requests_of
+from mainstay.api.pod_resources import count_requests, is_over, list_host_ports
 from mainstay.server.placement.ledger.charge import Charge, port_text
 from mainstay.server.placement.ledger.room import bears_cordon
 from mainstay.server.storage.stored import stored
@@ -57,8 +57,8 @@ class _Needs(msgspec.Struct, frozen=True):
     bears_cordon: bool
 
 
-_parts_of = msgspec.json.Decoder(_Parts).decode
-_metadata_of = msgspec.json.Decoder(_Metadata).decode
+_decode_parts = msgspec.json.Decoder(_Parts).decode
+_decode_metadata = msgspec.json.Decoder(_Metadata).decode
 _needs: Memo[_Needs] = Memo()
 
 
@@ -69,8 +69,8 @@ class PodToBind:
 
     def __init__(self, entry: Entry) -> None:
         self._entry = entry
-        self._parts = _parts_of(entry.value)
-        self._metadata = _metadata_of(self._parts.metadata)
+        self._parts = _decode_parts(entry.value)
+        self._metadata = _decode_metadata(self._parts.metadata)
         self._needs = _find_needs(self._parts)
 
     @property
@@ -160,8 +160,8 @@ def _find_needs(parts: _Parts) -> _Needs:
 def _compute_needs(parts: _Parts) -> _Needs:
     spec: dict[str, Any] = _decode(parts.spec)
     pod = {"spec": spec, "status": parts.status}
-    amounts = {resource: amount for resource, amount in requests_of(pod).items() if amount}
-    ports = tuple(port_text(port) for port in host_ports_of(pod))
+    amounts = {resource: amount for resource, amount in count_requests(pod).items() if amount}
+    ports = tuple(port_text(port) for port in list_host_ports(pod))
     return _Needs(spec.get("nodeName") or "", amounts, ports, bears_cordon(pod))
 
 

@@ -26,12 +26,12 @@ from mainstay.api.quota_usage import (
     QUOTAS,
     Amounts,
     Resource,
+    count_usage,
     is_about,
     is_counted,
     may_take_other,
     needs_reading,
     resources_behind,
-    usage_of,
 )
 from mainstay.server.quota.tally import (
     QuotaLimit,
@@ -171,7 +171,7 @@ async def count(store: Store, namespace: str, limit: QuotaLimit, at: int) -> Amo
                 obj = _decode(entry.value) if needs_reading(resource) else {}
                 if not is_about(limit.terms, resource, obj):
                     continue
-                for name, amount in usage_of(resource, obj).items():
+                for name, amount in count_usage(resource, obj).items():
                     if name in total:
                         total[name] += amount
             if not page.remaining:

@@ -105,13 +105,15 @@ class QuotaStatuses:
         use, hard = use_in(await self._store.get(key)), (quota.get("spec") or {}).get("hard") or {}
         return {"hard": hard, "used": {name: _shown(name, hard, use.used) for name in hard}}
 
-    async def _copy(self, place: str, key: str, status_of: Callable[[str, Object], Awaitable[Object | None]]) -> bool:
+    async def _copy(
+        self, place: str, key: str, build_status: Callable[[str, Object], Awaitable[Object | None]]
+    ) -> bool:
         """The object is read before what is used of it: so what is written is never older than what it replaces."""
         entry = await self._store.get(place)
         if entry is None:
             return True
         quota: Object = _decode(entry.value)
-        wanted = await status_of(key, quota)
+        wanted = await build_status(key, quota)
         status = quota.get("status") or {}
         if wanted is None or all(status.get(field) == value for field, value in wanted.items()):
             return True

@@ -23,7 +23,16 @@ from msgspec.structs import replace
 from mainstay.api.kind import Object
 from mainstay.api.quantity import ZERO, Quantity, parse
 from mainstay.api.quota_refusal import QuotaRefusal, build_amount_missing, build_exceeded
-from mainstay.api.quota_usage import PODS, Amounts, QuotaTerm, Resource, find_missing, is_about, terms_of, usage_of
+from mainstay.api.quota_usage import (
+    PODS,
+    Amounts,
+    QuotaTerm,
+    Resource,
+    count_usage,
+    find_missing,
+    is_about,
+    parse_terms,
+)
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.store.interface import DeleteEntry, Entry, Put, Write
 
@@ -74,7 +83,7 @@ def build_write(key: str, tally: QuotaTally) -> Write:
 def parse_limit(quota: Object) -> QuotaLimit:
     """What a ResourceQuota limits. Nothing is used yet."""
     hard = dict((quota.get("spec") or {}).get("hard") or {})
-    return QuotaLimit(quota["metadata"]["uid"], hard, dict.fromkeys(hard, "0"), terms_of(quota))
+    return QuotaLimit(quota["metadata"]["uid"], hard, dict.fromkeys(hard, "0"), parse_terms(quota))
 
 
 def is_counted_like(one: QuotaLimit, other: QuotaLimit) -> bool:
@@ -166,4 +175,4 @@ def _not_negative(limit: QuotaLimit) -> QuotaLimit:
 def _part(limit: QuotaLimit, resource: Resource, obj: Object | None) -> Amounts:
     if obj is None or not is_about(limit.terms, resource, obj):
         return {}
-    return usage_of(resource, obj)
+    return count_usage(resource, obj)

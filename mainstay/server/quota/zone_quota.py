@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from mainstay.api.causes import BindingCause
 from mainstay.api.kind import Object
-from mainstay.api.pod_resources import amounts_of
+from mainstay.api.pod_resources import parse_amounts
 from mainstay.server.placement.ledger.charge import CHARGES, Charge, decode_charge
 from mainstay.server.placement.ledger.refusals import LedgerRefusal, refused, shown
 from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
@@ -66,7 +66,7 @@ def parse_hard(quota: Object) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, quantity in ((quota.get("spec") or {}).get("hard") or {}).items():
         resource = name.removeprefix(_REQUESTS)
-        amount = amounts_of({resource: quantity})[resource]
+        amount = parse_amounts({resource: quantity})[resource]
         found[resource] = min(amount, found.get(resource, amount))
     return found
 

@@ -78,12 +78,12 @@ class _Metadata(msgspec.Struct):
     metadata: msgspec.Raw
 
 
-_metadata_of = msgspec.json.Decoder(_Metadata).decode
+_decode_metadata = msgspec.json.Decoder(_Metadata).decode
 
 
 def partial(value: bytes, revision: int) -> bytes:
     """The metadata of an object, as an object of its own."""
-    metadata = bytes(_metadata_of(versioned(value, revision)).metadata)
+    metadata = bytes(_decode_metadata(versioned(value, revision)).metadata)
     return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%b}' % metadata
 
 

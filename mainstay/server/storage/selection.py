@@ -91,7 +91,7 @@ def _field_getter(kind: Kind, entry: Entry) -> Callable[[str], str]:
     place, _, name = entry.key.rpartition("/")
     namespace = place.rpartition("/")[2] if kind.namespaced else ""
 
-    def value_of(field: str) -> str:
+    def read_value(field: str) -> str:
         if field == "metadata.name":
             return name
         if field == "metadata.namespace":
@@ -101,7 +101,7 @@ def _field_getter(kind: Kind, entry: Entry) -> Callable[[str], str]:
             return _text_at(getter, entry.value)
         return getter(read(kind, entry))
 
-    return value_of
+    return read_value
 
 
 def _text_at(getter: TextAt, value: bytes) -> str:

@@ -122,7 +122,7 @@ class SharedWrites:
                 await local.settled()  # So that a caller that decides again sees what this has seen.
                 return TransactionRefused(found)
             answer = await self._store.commit([*checks, *_checks(found)], [*writes, *decided])
-            return None if isinstance(answer, TransactionRefused) and _is_all_of(answer, found) else answer
+            return None if isinstance(answer, TransactionRefused) and _explains_refusal(answer, found) else answer
 
         return _require_done(await transact(attempt, ATTEMPTS_MAX), shared)
 
@@ -160,7 +160,7 @@ class SharedWrites:
                     found[key] = answer.found[key]
                     self._remember(key, answer.found[key])
             stale = [key for key in stale if key not in answer.found]
-            return None if _is_all_of(answer, found) else answer
+            return None if _explains_refusal(answer, found) else answer
 
         return _require_done(await transact(attempt, ATTEMPTS_MAX), shared)
 
@@ -231,7 +231,7 @@ def _checks(found: dict[str, Entry | None]) -> list[Check]:
     return [Check(key, ABSENT if entry is None else entry.revision) for key, entry in found.items()]
 
 
-def _is_all_of(answer: TransactionRefused, found: dict[str, Entry | None]) -> bool:
+def _explains_refusal(answer: TransactionRefused, found: dict[str, Entry | None]) -> bool:
     """Whether nothing but shared keys was in the way."""
     return all(key in found for key in answer.found)
 

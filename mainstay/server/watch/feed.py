@@ -54,7 +54,7 @@ class Only:
     field: str
     """With the version of the kind in which it is read."""
     value: str
-    value_of: Callable[[Entry], str]
+    read_value: Callable[[Entry], str]
     """The same for all with the same field."""
 
 
@@ -88,8 +88,8 @@ class ListenerGroup:
 class _ByValue:
     """Groups that want one value of one field each."""
 
-    def __init__(self, value_of: Callable[[Entry], str]) -> None:
-        self._value_of = value_of
+    def __init__(self, read_value: Callable[[Entry], str]) -> None:
+        self._read_value = read_value
         self._groups: dict[str, dict[ListenerGroup, None]] = {}
 
     def add(self, value: str, group: ListenerGroup) -> None:
@@ -105,7 +105,9 @@ class _ByValue:
         told: dict[ListenerGroup, list[KeyChange]] = {}
         for change in changes:
             # Where it was before it hears as well: there it is gone.
-            values = dict.fromkeys(self._value_of(each) for each in (change.previous, change.entry) if each is not None)
+            values = dict.fromkeys(
+                self._read_value(each) for each in (change.previous, change.entry) if each is not None
+            )
             for value in values:
                 for group in self._groups.get(value, ()):
                     told.setdefault(group, []).append(change)
@@ -165,7 +167,7 @@ class Window:
             if only is None:
                 self._told_all[group] = None
             else:
-                self._by_value.setdefault(only.field, _ByValue(only.value_of)).add(only.value, group)
+                self._by_value.setdefault(only.field, _ByValue(only.read_value)).add(only.value, group)
         group.listeners[listener] = None
 
     def leave(self, key: object, listener: Listener) -> None:

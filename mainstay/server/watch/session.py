@@ -179,7 +179,7 @@ class _Session:
 
     async def _follow(self, stream: Outgoing, start: int) -> None:
         window = self._feed.window(build_prefix(self._selection.kind))
-        if await self._is_unheard_of(start):
+        if await self._is_future_revision(start):
             # To wait until the store gets there would be to say nothing for hours, and then to leave out what has
             # happened until then.
             self.end(_too_large(start))
@@ -213,7 +213,7 @@ class _Session:
         finally:
             window.leave(key, self)
 
-    async def _is_unheard_of(self, revision: int) -> bool:
+    async def _is_future_revision(self, revision: int) -> bool:
         """Whether this store has never reached this revision: then it was restored from a backup."""
         return revision > self._feed.revision and revision > await self._store.revision()
 

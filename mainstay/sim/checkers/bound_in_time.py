@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from mainstay.api.kind import Object
-from mainstay.api.pod_resources import requests_of
-from mainstay.api.pod_state import is_active, node_of
-from mainstay.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint, taints_of, tolerations_of
+from mainstay.api.pod_resources import count_requests
+from mainstay.api.pod_state import get_node_name, is_active
+from mainstay.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint, parse_taints, parse_tolerations
 from mainstay.server.placement.ledger.ledger import LEDGERS, Ledger, ledger_in
 from mainstay.server.placement.ledger.room import shortages
 from mainstay.sim.checkers import Violated
@@ -60,7 +60,7 @@ class BoundInTime:
         key, value = event.key, event.value
         if key.startswith(_PODS):
             pod = None if value is None else decode_commit(value)
-            if pod is not None and is_active(pod) and not node_of(pod):
+            if pod is not None and is_active(pod) and not get_node_name(pod):
                 self._waiting[key] = pod, event
                 return True
             self._since_ns.pop(key, None)
@@ -69,7 +69,7 @@ class BoundInTime:
             entry = None if value is None else Entry(key, value, event.revision, event.revision, 1)
             self._ledgers[key.removeprefix(LEDGERS)] = ledger_in(entry)
         elif key.startswith(_NODES):
-            self._taints[key.removeprefix(_NODES)] = () if value is None else taints_of(decode_commit(value))
+            self._taints[key.removeprefix(_NODES)] = () if value is None else parse_taints(decode_commit(value))
         elif key.startswith((_ZONE_QUOTAS, _HOLDS)):
             self._limited.pop(key, None)
             if value is not None:
@@ -89,12 +89,12 @@ class BoundInTime:
         ledger = self._ledgers[node]
         if not ledger.node_uid or not ledger.is_accepting:
             return False
-        tolerations = tolerations_of(pod["spec"])
+        tolerations = parse_tolerations(pod["spec"])
         for taint in self._taints.get(node, ()):
             is_hard = taint.effect in (NO_SCHEDULE, NO_EXECUTE)
             if is_hard and not any(each.tolerates(taint) for each in tolerations):
                 return False
-        return not shortages(ledger, {resource: amount for resource, amount in requests_of(pod).items() if amount})
+        return not shortages(ledger, {resource: amount for resource, amount in count_requests(pod).items() if amount})
 
     def _require_in_time(self, at_ns: int) -> None:
         for key, since_ns in self._since_ns.items():

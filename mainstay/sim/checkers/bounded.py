@@ -84,7 +84,7 @@ class BoundedAmplification:
             obj = decode_commit(event.value)
             size = obj["spec"].get("replicas", 1)
             known = self._apps.setdefault(obj["metadata"]["uid"], _Wanted(event.key))
-            known.want(event.at_ns, size + _surge_of(obj, size))
+            known.want(event.at_ns, size + _compute_surge(obj, size))
 
     async def at_end(self, world: "World") -> None:
         """Everything was told while it happened."""
@@ -93,7 +93,7 @@ class BoundedAmplification:
         obj = decode_current(event.value) or decode_current(event.previous) or {}
         known = self._sets.setdefault(obj["metadata"]["uid"], _Wanted(event.key))
         before = known.latest
-        known.owner = _owner_of(obj)
+        known.owner = _read_owner(obj)
         known.want(event.at_ns, 0 if event.value is None else obj["spec"].get("replicas", 1))
         app = self._apps.get(known.owner)
         if app is None or known.latest <= before:
@@ -106,7 +106,7 @@ class BoundedAmplification:
 
     def _pod(self, event: RevisionCommitted) -> None:
         now, before = decode_current(event.value), decode_current(event.previous)
-        owner, owned_by = _owner_of(now or before or {}), _owner_of(before or {})
+        owner, owned_by = _read_owner(now or before or {}), _read_owner(before or {})
         if owner != owned_by and owned_by in self._sets:
             self._sets[owned_by].active.pop(event.key, None)  # It was let go, by a set that no longer selects it.
         known = self._sets.get(owner)
@@ -141,12 +141,12 @@ class BoundedAmplification:
             raise Violated(self.name, text, events)
 
 
-def _owner_of(obj: Object) -> str:
+def _read_owner(obj: Object) -> str:
     references = (obj.get("metadata") or {}).get("ownerReferences") or ()
     return next((str(each["uid"]) for each in references if each.get("controller")), "")
 
 
-def _surge_of(app: Object, size: int) -> int:
+def _compute_surge(app: Object, size: int) -> int:
     strategy: Any = app["spec"].get("strategy") or {}
     if strategy.get("type") == "Recreate":
         return 0

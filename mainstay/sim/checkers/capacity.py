@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mainstay.api.pod_resources import allocatable_of, is_over, requests_of
+from mainstay.api.pod_resources import count_requests, is_over, read_allocatable
 from mainstay.server.placement.ledger.charge import CHARGES, Charge, decode_charge
 from mainstay.server.placement.ledger.ledger import LEDGERS, Ledger, ledger_in, plus
 from mainstay.server.placement.ledger.room import bears_cordon
@@ -82,7 +82,7 @@ class CapacityChecker:
             if place not in self._pods:
                 raise Violated(self.name, f"{place} is still charged to {charge.node} at the end")
 
-    def used_of(self, node: str) -> dict[str, int]:
+    def count_used(self, node: str) -> dict[str, int]:
         """What is taken of a node by the pods that are on it, as they say themselves."""
         total: dict[str, int] = {}
         for pod in self._pods.values():
@@ -104,7 +104,7 @@ class CapacityChecker:
         if is_over(pod):
             self._pods.pop(place, None)
             return
-        self._pods[place] = OnNode(uid, node, {name: of for name, of in requests_of(pod).items() if of}, commit)
+        self._pods[place] = OnNode(uid, node, {name: of for name, of in count_requests(pod).items() if of}, commit)
         was_bound = commit.previous is not None and not decode_commit(commit.previous)["spec"].get("nodeName")
         if was_bound:
             self._require_room(place, self._pods[place])
@@ -117,7 +117,7 @@ class CapacityChecker:
         has = self.allocatable.get(pod.node)
         if has is None:
             return
-        used = self.used_of(pod.node)
+        used = self.count_used(pod.node)
         for resource in pod.wants:
             if used[resource] > has.get(resource, 0):
                 text = f"{place} was bound to {pod.node}, where {used[resource]} of {has.get(resource, 0)} {resource} "
@@ -130,7 +130,7 @@ class CapacityChecker:
             self.allocatable.pop(name, None)
             return
         node = decode_commit(commit.value)
-        self.allocatable[name] = allocatable_of(node)
+        self.allocatable[name] = read_allocatable(node)
         if (node.get("spec") or {}).get("unschedulable"):
             self._closed[name] = commit
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from mainstay.api.annotations import DESIRED_REPLICAS
-from mainstay.api.holds import ParsedHold, freezing, held_of, holding_controller, holding_rollout
+from mainstay.api.holds import ParsedHold, freezing, holding_controller, holding_rollout, parse_hold
 from mainstay.api.kind import Object
 from mainstay.api.well_known_labels import UNREACHABLE_TAINT
 from mainstay.sim.checkers import Violated
@@ -38,7 +38,7 @@ class HoldsThere:
     def saw(self, event: RevisionCommitted) -> None:
         if not event.key.startswith(_HOLDS):
             return
-        held = None if event.value is None else held_of(decode_commit(event.value))
+        held = None if event.value is None else parse_hold(decode_commit(event.value))
         since_ns = event.at_ns
         before = self._there.pop(event.key, None)
         if before is not None and before[0].is_in_force(_wall(event.at_ns)):

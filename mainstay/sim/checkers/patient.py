@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.node_health import RELEASED, UNHEARD
-from mainstay.api.pod_state import condition_of, zone_of
+from mainstay.api.pod_state import find_condition, get_zone
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import decode_commit
 from mainstay.sim.cluster.history import Event, RevisionCommitted
@@ -60,7 +60,7 @@ class PatientEviction:
         if not _is_released(new) or _is_released(old):
             return
         self._require_silent(name, "is released", event)
-        zone = zone_of(new)
+        zone = get_zone(new)
         last_ns = self._released.get(zone)
         if last_ns is not None and event.at_ns - last_ns < _ns(RELEASE_EVERY) - _ns(timedelta(seconds=1)):
             raise Violated(self.name, f"{name} was released right after another node of zone {zone}", [event])
@@ -73,7 +73,7 @@ class PatientEviction:
         name, node = new["metadata"]["name"], (new.get("spec") or {}).get("nodeName") or ""
         if new["metadata"].get("deletionTimestamp") and not old["metadata"].get("deletionTimestamp"):
             self._require_silent(node, f"loses {name}", event)
-        elif _status_of(new) == "Unknown" and _status_of(old) == "True":
+        elif _read_status(new) == "Unknown" and _read_status(old) == "True":
             self._require_silent(node, f"was replaced by {name}", event)
 
     def _require_silent(self, node: str, what: str, event: RevisionCommitted) -> None:
@@ -83,7 +83,7 @@ class PatientEviction:
 
 
 def _is_unheard(node: Object) -> bool:
-    return (condition_of(node, "Ready") or {}).get("reason") == UNHEARD
+    return (find_condition(node, "Ready") or {}).get("reason") == UNHEARD
 
 
 def _is_released(node: Object) -> bool:
@@ -91,8 +91,8 @@ def _is_released(node: Object) -> bool:
     return any((each.get("key"), each.get("effect")) == (RELEASED.key, RELEASED.effect) for each in taints)
 
 
-def _status_of(pod: Object) -> str:
-    return str((condition_of(pod, "Ready") or {}).get("status") or "")
+def _read_status(pod: Object) -> str:
+    return str((find_condition(pod, "Ready") or {}).get("status") or "")
 
 
 def _ns(duration: timedelta) -> int:

@@ -6,7 +6,7 @@ quota was made, or made smaller, may stay. Looked at are `pods` and `requests.cp
 
 from typing import TYPE_CHECKING, Final
 
-from mainstay.api.pod_resources import is_over, requests_of
+from mainstay.api.pod_resources import count_requests, is_over
 from mainstay.api.quantity import parse
 from mainstay.server.quota.recount import find_quota_drift
 from mainstay.sim.checkers import Violated
@@ -35,7 +35,7 @@ class QuotaChecker:
         if event.key.startswith(_PODS):
             self._pod(event)
         elif event.key.startswith(_QUOTAS):
-            there = self._quotas.setdefault(_namespace_of(event.key), {})
+            there = self._quotas.setdefault(_parse_namespace(event.key), {})
             there.pop(event.key, None)
             if event.value is not None:
                 spec = decode_commit(event.value)["spec"]
@@ -47,13 +47,13 @@ class QuotaChecker:
             raise Violated(self.name, problem)
 
     def _pod(self, event: RevisionCommitted) -> None:
-        namespace = _namespace_of(event.key)
+        namespace = _parse_namespace(event.key)
         there = self._pods.setdefault(namespace, {})
         there.pop(event.key, None)
         pod = None if event.value is None else decode_commit(event.value)
         if pod is None or is_over(pod):
             return
-        there[event.key] = requests_of(pod).get("cpu", 0)
+        there[event.key] = count_requests(pod).get("cpu", 0)
         if event.previous is not None:
             return
         used = {"pods": len(there), "requests.cpu": sum(there.values())}
@@ -72,7 +72,7 @@ def _amount(name: str, text: str) -> int:
     return value // _NANO if name == "pods" else value * 1000 // _NANO
 
 
-def _namespace_of(key: str) -> str:
+def _parse_namespace(key: str) -> str:
     return key.split("/")[2]
 
 

@@ -6,7 +6,7 @@ is held and what is reserved are written together, so they agree at every revisi
 
 from typing import TYPE_CHECKING, Final
 
-from mainstay.api.reservations import is_active, resources_of
+from mainstay.api.reservations import count_resources, is_active
 from mainstay.server.placement.ledger.ledger import LEDGERS, ledger_in, plus
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.decoded import decode_commit
@@ -54,7 +54,7 @@ class Reserved:
         if reservation is None or not is_active(reservation):
             return
         spec = reservation["spec"]
-        self._active[event.key] = spec["nodeName"], resources_of(reservation)
+        self._active[event.key] = spec["nodeName"], count_resources(reservation)
         self._touched[spec["nodeName"]] = event
         if event.previous is None:
             intent = spec["workload"]["uid"], spec.get("generation") or 0, spec["intent"]

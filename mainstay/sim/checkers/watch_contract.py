@@ -82,12 +82,12 @@ class WatchContract:
                     self._check(watch)
             case RevisionCommitted():
                 self._coming = event.revision
-                self._commits.setdefault(_kind_of(event.key), []).append(event)
+                self._commits.setdefault(_parse_kind(event.key), []).append(event)
             case WatchOpened() if event.wants_state and not event.has_end_of_state:
                 pass  # It is unknown what of it was there before and what is new.
             case WatchOpened():
                 watch = _Watch(event, event.after, state={} if event.wants_state else None)
-                watch.next = self._index_after(_kind_of(event.prefix), event.after)
+                watch.next = self._index_after(_parse_kind(event.prefix), event.after)
                 self._watches[event.watch] = watch
             case WatchEnded():
                 self._forget(event.watch)
@@ -135,7 +135,7 @@ class WatchContract:
         return bisect_right(self._commits.get(kind, []), revision, key=lambda commit: commit.revision)
 
     def _next_commit(self, watch: _Watch) -> RevisionCommitted | None:
-        commits = self._commits.get(_kind_of(watch.opened.prefix), [])
+        commits = self._commits.get(_parse_kind(watch.opened.prefix), [])
         while watch.next < len(commits):
             commit = commits[watch.next]
             if commit.revision > watch.position and commit.key.startswith(watch.opened.prefix):
@@ -182,8 +182,8 @@ class WatchContract:
             if expected.revision > event.revision:
                 self._fail(watch, "a watch delivered a change that was never committed", event)
             self._fail(watch, "a watch skipped a commit", expected, event)
-        elif event.type != _type_of(expected):
-            self._fail(watch, f"a watch delivered {event.type} for what was {_type_of(expected)}", expected, event)
+        elif event.type != _find_type(expected):
+            self._fail(watch, f"a watch delivered {event.type} for what was {_find_type(expected)}", expected, event)
         watch.position = event.revision
         watch.next += 1
 
@@ -203,7 +203,7 @@ class WatchContract:
             return
         watch.state = None
         watch.position = event.revision
-        kind = _kind_of(watch.opened.prefix)
+        kind = _parse_kind(watch.opened.prefix)
         watch.next = self._index_after(kind, event.revision)
         if watch.opened.is_selecting:
             return
@@ -226,12 +226,12 @@ class WatchContract:
         raise Violated(self.name, f"{message} ({watch.opened.who})", [watch.opened, *before, *events])
 
 
-def _kind_of(key: str) -> str:
+def _parse_kind(key: str) -> str:
     group, _, rest = key.partition("/")
     return f"{group}/{rest.partition('/')[0]}/"
 
 
-def _type_of(commit: RevisionCommitted) -> str:
+def _find_type(commit: RevisionCommitted) -> str:
     if commit.value is None:
         return "DELETED"
     return "ADDED" if commit.previous is None else "MODIFIED"

@@ -100,7 +100,7 @@ def final_objects(entries: Iterable[Entry]) -> dict[str, list[Object]]:
 
 def _texts(entries: Iterable[Entry]) -> Iterator[tuple[str, str]]:
     objects = [(entry.key, _decode(entry.value)) for entry in entries if not entry.key.startswith(LEFT_OUT)]
-    names = _names_of(objects)
+    names = _choose_names(objects)
     for key, obj in objects:
         text = msgspec.json.encode(_told(obj), order="sorted").decode()
         for made, instead in names:
@@ -108,7 +108,7 @@ def _texts(entries: Iterable[Entry]) -> Iterator[tuple[str, str]]:
         yield key.rpartition("/")[0], _EVIDENCE.sub("EVIDENCE", _TIME.sub("TIME", text))
 
 
-def _names_of(objects: list[tuple[str, Object]]) -> list[tuple[str, str]]:
+def _choose_names(objects: list[tuple[str, Object]]) -> list[tuple[str, str]]:
     """What to write instead of uids and of names that were made for an owner; the longest first."""
     by_uid = {obj["metadata"]["uid"]: (key, obj) for key, obj in objects if "metadata" in obj}
     found: dict[str, str] = {}

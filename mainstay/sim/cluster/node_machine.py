@@ -35,7 +35,7 @@ class SimMachine:
         self._sim = sim
         self._history = history
         self._began: dict[ContainerId, None] = {}
-        self.containers = PretendContainers(sim.clock_of(name), self._later, lambda spec: self.behave(spec), self._saw)
+        self.containers = PretendContainers(sim.get_clock(name), self._later, lambda spec: self.behave(spec), self._saw)
 
     def runner(self, env: Env) -> PretendRunner:
         """For one incarnation of the agent."""

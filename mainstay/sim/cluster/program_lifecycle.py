@@ -129,7 +129,7 @@ class Program:
             self._sim.network.vanish(self._host)
         else:
             self._sim.network.end_process(self._host)
-        self._sim.disk_of(self.name).cut_power()
+        self._sim.get_disk(self.name).cut_power()
         self._over(ProgramStep.CRASHED)
 
     def pause(self, duration: timedelta | None = None) -> None:
@@ -190,10 +190,10 @@ class Program:
         error = None if task.cancelled() else task.exception()
         self._sim.network.end_process(self._host)
         if isinstance(error, MachineDead):
-            self._sim.disk_of(self.name).cut_power()
+            self._sim.get_disk(self.name).cut_power()
             self._over(ProgramStep.CRASHED)
             return
-        self._sim.disk_of(self.name).close()  # A process that ends lets go of its locks.
+        self._sim.get_disk(self.name).close()  # A process that ends lets go of its locks.
         is_stopped = self._is_stopping or task.cancelled()
         self._over(
             ProgramStep.FAILED if error is not None else ProgramStep.STOPPED if is_stopped else ProgramStep.RETURNED

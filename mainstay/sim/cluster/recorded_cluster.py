@@ -86,7 +86,7 @@ class RecordedStage(Stage):
         for name in SERVERS:
             world.add_server(name)
         for node in nodes:
-            world.add_node(node["metadata"]["name"], _settings_of(node))
+            world.add_node(node["metadata"]["name"], _build_settings(node))
         for number in (1, 2):
             world.add_program(f"scheduler-{number}", partial(self._schedule, f"scheduler-{number}"))
             world.add_program(f"controllers-{number}", partial(self._control, f"controllers-{number}"))
@@ -103,9 +103,9 @@ class RecordedStage(Stage):
     async def check(self) -> None:
         """Say what became of it."""
         pods = [_decode(entry.value) for entry in (await self.world.store.range("core/pods/")).entries]
-        phases = Counter(_state_of(pod) for pod in pods)
+        phases = Counter(_describe_state(pod) for pod in pods)
         sets = [_decode(entry.value) for entry in (await self.world.store.range("apps/deployments/")).entries]
-        wanting = [_short_of(each) for each in sets]
+        wanting = [_describe_shortfall(each) for each in sets]
         short = ", ".join(text for text in wanting if text)
         counted = ", ".join(f"{count} {state}" for state, count in sorted(phases.items())) or "no pods"
         at = self.world.sim.clock.wall()
@@ -147,22 +147,22 @@ async def _is_counted(client: Client, path: str) -> bool:
     return bool(answer.get("isRight"))
 
 
-def _settings_of(node: Object) -> PretendSettings:
+def _build_settings(node: Object) -> PretendSettings:
     status = node.get("status") or {}
     capacity = {name: str(amount) for name, amount in (status.get("capacity") or {}).items()}
     labels = dict(node["metadata"].get("labels") or {})
     return PretendSettings(capacity=capacity or {"cpu": "4", "memory": "8Gi"}, labels=labels, lease=NODE_LEASE)
 
 
-def _state_of(pod: Object) -> str:
+def _describe_state(pod: Object) -> str:
     if pod_state.is_over(pod):
         return str((pod.get("status") or {}).get("phase"))
-    if not pod_state.node_of(pod):
+    if not pod_state.get_node_name(pod):
         return "unscheduled"
     return "ready" if pod_state.is_ready(pod) else "not ready"
 
 
-def _short_of(deployment: Object) -> str:
+def _describe_shortfall(deployment: Object) -> str:
     metadata, spec, status = deployment["metadata"], deployment["spec"], deployment.get("status") or {}
     wanted, there = spec.get("replicas", 1), status.get("availableReplicas") or 0
     return "" if there >= wanted else f"{metadata['namespace']}/{metadata['name']} {there}/{wanted}"

@@ -74,10 +74,10 @@ class Fate:
 class FaultInjector(Protocol):
     """Who decides what goes wrong at the gates."""
 
-    def refusal_of(self, asked: RequestReceived) -> StatusError | None:
+    def choose_refusal(self, asked: RequestReceived) -> StatusError | None:
         """What a request is turned away with before anything is done about it. None: it is let in."""
 
-    def fate_of(self, asked: RequestReceived) -> Fate | None:
+    def choose_fate(self, asked: RequestReceived) -> Fate | None:
         """What becomes of a write. None: what should."""
 
     def delivering(self, tap: "WatchProxy") -> None:
@@ -134,7 +134,7 @@ class ServerProxy:
         self._handler = handler
         self._registry = registry
 
-    def taps_of(self, who: str) -> list["WatchProxy"]:
+    def find_taps(self, who: str) -> list["WatchProxy"]:
         return [tap for tap in self.taps.values() if tap.who == who]
 
     async def answer(self, request: Request) -> Answer:
@@ -143,13 +143,13 @@ class ServerProxy:
         REQUEST_CONTEXT.set(
             RequestContext(asked.request, asked.who)
         )  # Each request has a task of its own, and with it a context.
-        refusal = self.interference.refusal_of(asked)
+        refusal = self.interference.choose_refusal(asked)
         if refusal is not None:
             self._note(asked, refusal.code)
             raise refusal
         if asked.method == "GET" and "resourceVersion=0&" in f"{request.query}&":
             STALE_READER.set(StaleReader(0))  # Any state will do.
-        fate = self.interference.fate_of(asked) if asked.is_write else None
+        fate = self.interference.choose_fate(asked) if asked.is_write else None
         if fate is not None:
             await self._meet(fate, asked, request)
         return await self._carry_out(asked, request)
@@ -163,7 +163,7 @@ class ServerProxy:
             raise
         match answer:
             case Response():
-                revision = _revision_of(answer.body) if asked.is_write and answer.status < 300 else 0
+                revision = _parse_revision(answer.body) if asked.is_write and answer.status < 300 else 0
                 self._note(asked, answer.status, revision, answer.body, is_delivered=is_delivered)
             case StreamResponse():
                 self._note(asked, answer.status)
@@ -430,7 +430,7 @@ def _first_after(data: bytes, revision: int) -> int | None:
     return None
 
 
-def _revision_of(body: bytes) -> int:
+def _parse_revision(body: bytes) -> int:
     try:
         return int(_named_decoder.decode(body).metadata.resource_version)
     except (msgspec.MsgspecError, ValueError):

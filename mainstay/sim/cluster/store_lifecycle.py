@@ -89,7 +89,7 @@ class StoreLifecycle:
     @property
     def disk(self) -> SimDisk:
         """The present one: after a power cut it is another."""
-        return self._sim.disk_of(STORE)
+        return self._sim.get_disk(STORE)
 
     async def open(self) -> None:
         for row in self.rows:
@@ -200,7 +200,7 @@ class StoreLifecycle:
                 hold.advance(batch.revision)
 
     def _keep(self, journal: MemoryJournal, revision: int, changes: Sequence[KeyVersion]) -> None:
-        at = micros(self._sim.clock_of(STORE).wall())
+        at = micros(self._sim.get_clock(STORE).wall())
         for each in changes:
             if is_object(each.key):
                 value = None if each.value is None else masked(each.key, each.value)

@@ -325,7 +325,7 @@ class World:
             if (port := self.ports.pop(program.name, None)) is not None:
                 port.let_go()
         now_ns = self.sim.loop.time_ns()
-        self.history.add(_event_of(now_ns, program, step))
+        self.history.add(_build_event(now_ns, program, step))
 
     def _gone_wrong(self) -> list[str]:
         return [str(event) for event in self.history.events if isinstance(event, FaultInjected | ProgramCrashed)]
@@ -363,7 +363,7 @@ class _Badges(Authenticator):
         return super().review(token, audiences) if user is None else Accepted(user, (AUDIENCE,))
 
 
-def _event_of(now_ns: int, program: Program, step: ProgramStep) -> Event:
+def _build_event(now_ns: int, program: Program, step: ProgramStep) -> Event:
     match step:
         case ProgramStep.STARTED:
             return ProgramStarted(now_ns, program.name, program.incarnation)

@@ -16,8 +16,8 @@ from mainstay.env import tasks
 from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.dispatch import why
-from mainstay.explain.why.text import text_of
-from mainstay.journal.keys import kind_of, object_key_of
+from mainstay.explain.why.text import render_answer
+from mainstay.journal.keys import parse_kind, parse_object_key
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.registry import REGISTRY
 from mainstay.sim.cluster.history import FaultInjected
@@ -96,18 +96,18 @@ def _look(booted: Booted, result: RunResult) -> bytes:
 async def _why(journal: MemoryJournal, keys: Sequence[str]) -> list[str]:
     lines: list[str] = []
     for key in keys[:EXPLAINED_MAX]:
-        plural, _, group = kind_of(key).partition(".")
+        plural, _, group = parse_kind(key).partition(".")
         kind = next((each for each in BUILTIN if (each.group, each.plural) == (group, plural)), None)
         if kind is None:
             continue
-        named = object_key_of(key)
+        named = parse_object_key(key)
         try:
             answer = await why(await Moment.now(journal), REGISTRY, kind.reference, named.name, named.namespace)
         except NoSuchMoment:
             continue
         if answer.verdict is Verdict.SATISFIED:
             continue  # As far as the journal knows, nothing is wrong with it.
-        lines += [f"why {kind_of(key)}/{named.name}?", *(f"  {line}" for line in text_of(answer).splitlines())]
+        lines += [f"why {parse_kind(key)}/{named.name}?", *(f"  {line}" for line in render_answer(answer).splitlines())]
     return lines
 
 

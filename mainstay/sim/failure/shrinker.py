@@ -279,12 +279,12 @@ class _Shrinking:
         """Each single choice: none of it, or less of it."""
         self._each(lambda unit: list(_smaller_ones(unit)))
 
-    def _each(self, others_of: Callable[[Unit], list[Unit]]) -> None:
+    def _each(self, find_others: Callable[[Unit], list[Unit]]) -> None:
         done = 0
         while True:
             candidates, places = [], []
             for place in range(done, len(self.units)):
-                for other in others_of(self.units[place]):
+                for other in find_others(self.units[place]):
                     candidates.append([*self.units[:place], other, *self.units[place + 1 :]])
                     places.append(place)
             taken = self._take(candidates)
@@ -307,7 +307,7 @@ class _Shrinking:
         return places[number]
 
     def _has_all_work(self, units: Sequence[Unit]) -> bool:
-        return _work_of(units) == _work_of(self.units)
+        return _select_work(units) == _select_work(self.units)
 
     def _go_on_with(self, tried: TrialRun) -> None:
         self.units = tried.units
@@ -317,7 +317,7 @@ class _Shrinking:
         return weigh(self.units), sum(choice.chosen for unit in self.units for choice in unit.choices)
 
 
-def _work_of(units: Sequence[Unit]) -> list[Unit]:
+def _select_work(units: Sequence[Unit]) -> list[Unit]:
     return [unit for unit in units if not unit.is_strike]
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from mainstay.journal.keys import is_object, key_of
+from mainstay.journal.keys import build_key, is_object
 from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.history import (
     ContainerEnded,
@@ -154,10 +154,10 @@ def find_key(asked: RequestReceived) -> str:
     if len(parts) > 1:
         return f"{prefix}{namespace}{parts[1]}"
     words = describe_request(asked)
-    return f"{prefix}{namespace}{words.rpartition('/')[2]}" if words.partition("?")[0] != _path_of(asked) else ""
+    return f"{prefix}{namespace}{words.rpartition('/')[2]}" if words.partition("?")[0] != _build_path(asked) else ""
 
 
-def _path_of(asked: RequestReceived) -> str:
+def _build_path(asked: RequestReceived) -> str:
     return f"{asked.method} {asked.path.partition('?')[0]}"
 
 
@@ -165,4 +165,4 @@ def parse_cause(cause: str) -> str:
     """The key of what a cause names: `deployments.apps/default/web@17`. Empty if it names none."""
     kind, _, rest = cause.partition("@")[0].partition("/")
     namespace, _, name = rest.rpartition("/")
-    return key_of(kind, namespace, name) if kind and name else ""
+    return build_key(kind, namespace, name) if kind and name else ""

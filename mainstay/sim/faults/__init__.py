@@ -78,7 +78,7 @@ def lacks_disk(world: "World") -> str:
     return "" if world.has_disk else "its store has no disk (call `World.store_on_disk` before it boots)"
 
 
-def one_of(world: "World", label: str, options: Sequence[T]) -> T:
+def choose_one(world: "World", label: str, options: Sequence[T]) -> T:
     """Choose one of these, of which the first is the mildest."""
     return options[world.sim.choices.choose(label, len(options))]
 
@@ -90,8 +90,8 @@ def victim(world: "World", fault: str, names: Sequence[str], aimed_at: str = "")
     if aim in names:
         # Right before the choice: a wish that waits would bend another one.
         world.sim.choices.wish(label, len(names), names.index(aim))
-    return one_of(world, label, names)
+    return choose_one(world, label, names)
 
 
 def some_duration(world: "World", fault: str) -> timedelta:
-    return one_of(world, f"fault/{fault}/duration", DURATIONS)
+    return choose_one(world, f"fault/{fault}/duration", DURATIONS)

@@ -7,7 +7,7 @@ machines showing the same time, or on one machine never going back.
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import one_of, some_duration, victim
+from mainstay.sim.faults import choose_one, some_duration, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -24,9 +24,9 @@ class ClockSkew:
         if not names:
             return
         who = victim(world, self.name, names)
-        distance = one_of(world, "fault/clock-skew/how-far", DISTANCES)
+        distance = choose_one(world, "fault/clock-skew/how-far", DISTANCES)
         duration = some_duration(world, self.name)
-        clock = world.sim.clock_of(who)
+        clock = world.sim.get_clock(who)
         clock.jump(distance)
         direction = "forward" if distance > timedelta() else "back"
         world.faults.note(f"the clock of {who} jumps {direction} by {abs(distance)} for {duration}")

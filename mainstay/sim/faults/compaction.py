@@ -7,7 +7,7 @@ was deleted meanwhile has to be found missing.
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.faults import one_of
+from mainstay.sim.faults import choose_one
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.store_proxy import StoreProxy
@@ -29,7 +29,7 @@ class CompactionMissed:
 
     def strike(self, world: "World") -> None:
         if world.ports:
-            server = one_of(world, "fault/compaction-missed/who", list(world.ports))
+            server = choose_one(world, "fault/compaction-missed/who", list(world.ports))
             world.faults.note(f"the store is compacted past what {server} has read")
             world.faults.spawn(_miss(world, world.ports[server]), "compaction")
 

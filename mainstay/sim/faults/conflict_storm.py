@@ -11,7 +11,7 @@ import msgspec
 
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.stored import stored
-from mainstay.sim.faults import one_of, some_duration, victim
+from mainstay.sim.faults import choose_one, some_duration, victim
 from mainstay.store.errors import StoreError
 from mainstay.store.interface import Check, Put
 
@@ -30,7 +30,7 @@ class ConflictStorm:
         if not (targets := world.targets()):
             return
         who = victim(world, self.name, [each.name for each in targets])
-        probability = one_of(world, "fault/conflict-storm/how-often", PROBABILITIES)
+        probability = choose_one(world, "fault/conflict-storm/how-often", PROBABILITIES)
         duration = some_duration(world, self.name)
         label = f"fault/conflict-storm/{who}"
         world.faults.note(f"other writers change what {who} is about to write, for {duration}")

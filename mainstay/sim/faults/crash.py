@@ -5,7 +5,7 @@ Either its process dies, and its peers see a reset; or its machine loses power, 
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.faults import one_of, some_duration, victim
+from mainstay.sim.faults import choose_one, some_duration, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -18,7 +18,7 @@ class Crash:
     def strike(self, world: "World") -> None:
         if targets := world.targets():
             program = world.programs[victim(world, self.name, [each.name for each in targets])]
-            is_silent = one_of(world, "fault/crash/silently", (False, True))
+            is_silent = choose_one(world, "fault/crash/silently", (False, True))
             duration = some_duration(world, self.name)
             world.faults.note(f"{program.name} crashes for {duration}{', silently' if is_silent else ''}")
             world.faults.crash(program, duration, silently=is_silent)
@@ -30,8 +30,8 @@ class ServerCrash:
 
     def strike(self, world: "World") -> None:
         if servers := list(world.servers.values()):
-            program = one_of(world, "fault/server-crash/who", servers)
-            is_silent = one_of(world, "fault/server-crash/silently", (False, True))
+            program = choose_one(world, "fault/server-crash/who", servers)
+            is_silent = choose_one(world, "fault/server-crash/silently", (False, True))
             duration = some_duration(world, self.name)
             world.faults.note(f"{program.name} crashes for {duration}{', silently' if is_silent else ''}")
             world.faults.crash(program, duration, silently=is_silent)

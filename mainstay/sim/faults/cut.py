@@ -7,7 +7,7 @@ without notice; its watches fall silent in both cases.
 from typing import TYPE_CHECKING
 
 from mainstay.sim.active_faults import release_all
-from mainstay.sim.faults import one_of, some_duration, victim
+from mainstay.sim.faults import choose_one, some_duration, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -21,7 +21,7 @@ class Cut:
         if not (targets := world.targets()) or not world.servers:
             return
         who = victim(world, self.name, [each.name for each in targets])
-        servers = one_of(world, "fault/cut/from", _groups(world))
+        servers = choose_one(world, "fault/cut/from", _groups(world))
         heal = release_all([world.sim.network.cut(who, server) for server in servers])
         duration = some_duration(world, self.name)
         world.faults.note(f"{who} is partitioned from {', '.join(servers)} for {duration}")
@@ -36,8 +36,8 @@ class OneWayCut:
         if not (targets := world.targets()) or not world.servers:
             return
         who = victim(world, self.name, [each.name for each in targets])
-        servers = one_of(world, "fault/one-way-cut/from", _groups(world))
-        is_inward = one_of(world, "fault/one-way-cut/direction", (False, True))
+        servers = choose_one(world, "fault/one-way-cut/from", _groups(world))
+        is_inward = choose_one(world, "fault/one-way-cut/direction", (False, True))
         ways = [(server, who) if is_inward else (who, server) for server in servers]
         heal = release_all([world.sim.network.cut(source, target, one_way=True) for source, target in ways])
         duration = some_duration(world, self.name)

@@ -6,7 +6,7 @@ happens after a while: the store and all servers restart.
 
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import lacks_disk, one_of, some_duration
+from mainstay.sim.faults import choose_one, lacks_disk, some_duration
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -24,7 +24,7 @@ class DiskError:
     def strike(self, world: "World") -> None:
         if not world.has_store:
             return
-        probability = one_of(world, "fault/disk-error/how-often", PROBABILITIES)
+        probability = choose_one(world, "fault/disk-error/how-often", PROBABILITIES)
         duration = some_duration(world, self.name)
         world.store_disk.error_probability = probability
         world.faults.note(f"{probability:.0%} of the writes to the store's disk fail for {duration}")

@@ -6,7 +6,7 @@ all goes on as if nothing had been.
 
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import lacks_disk, one_of, some_duration
+from mainstay.sim.faults import choose_one, lacks_disk, some_duration
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -22,7 +22,7 @@ class StoreDiskFull:
         return lacks_disk(world)
 
     def strike(self, world: "World") -> None:
-        room = one_of(world, "fault/disk-full/room", ROOMS_BYTES)
+        room = choose_one(world, "fault/disk-full/room", ROOMS_BYTES)
         duration = some_duration(world, self.name)
         disk = world.store_disk
         disk.capacity_bytes = disk.used_bytes + room

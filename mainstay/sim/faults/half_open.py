@@ -6,7 +6,7 @@ of an hour, until TCP gives up, or finds out by itself."""
 
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import one_of, victim
+from mainstay.sim.faults import choose_one, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -22,7 +22,7 @@ class HalfOpen:
         if not (targets := world.targets()) or not world.servers:
             return
         who = victim(world, self.name, [each.name for each in targets])
-        told = one_of(world, "fault/half-open/told", TOLD)
+        told = choose_one(world, "fault/half-open/told", TOLD)
         world.faults.note(f"all connections of {who} die, and {told} notices")
         for server in world.servers:
             telling = {"the program": who, "neither": None, "the server": server}[told]

@@ -6,7 +6,7 @@ A client that lists again must notice what was deleted meanwhile, and must not l
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import choose_one, some_duration
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.store_proxy import StoreProxy
@@ -22,7 +22,7 @@ class HistoryLost:
     def strike(self, world: "World") -> None:
         if not world.ports:
             return
-        server = one_of(world, "fault/history-lost/who", list(world.ports))
+        server = choose_one(world, "fault/history-lost/who", list(world.ports))
         duration = some_duration(world, self.name)
         world.faults.note(f"{server} keeps losing its watch history for {duration}")
         port = world.ports[server]

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from mainstay.sim.active_faults import release_all
-from mainstay.sim.faults import one_of, some_duration, victim
+from mainstay.sim.faults import choose_one, some_duration, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -20,7 +20,7 @@ class Latency:
         if not (targets := world.targets()):
             return
         who = victim(world, self.name, [each.name for each in targets])
-        latency = one_of(world, "fault/latency/how-long", LATENCIES)
+        latency = choose_one(world, "fault/latency/how-long", LATENCIES)
         network = world.sim.network
         hurry = release_all([network.slow_down(who, server, latency, jitter=latency) for server in world.servers])
         duration = some_duration(world, "latency")

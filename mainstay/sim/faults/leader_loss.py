@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from mainstay.sim.active_faults import release_all
-from mainstay.sim.faults import one_of, victim
+from mainstay.sim.faults import choose_one, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.program_lifecycle import Program
@@ -46,8 +46,8 @@ class LeaderLoss:
         if not leaders:
             return
         program, lease_duration = leaders[victim(world, self.name, list(leaders), aimed_at)]
-        duration = lease_duration + one_of(world, "fault/leader-loss/longer", LONGER)
-        if one_of(world, "fault/leader-loss/cut", (False, True)):
+        duration = lease_duration + choose_one(world, "fault/leader-loss/longer", LONGER)
+        if choose_one(world, "fault/leader-loss/cut", (False, True)):
             world.faults.note(f"the leader {program.name} is partitioned for {duration}")
             heal = release_all([world.sim.network.cut(program.name, server) for server in world.servers])
             world.faults.undo_after(duration, f"cut of {program.name}", heal)

@@ -7,7 +7,7 @@ first packet of a new connection is repeated after a second.
 from typing import TYPE_CHECKING, Final
 
 from mainstay.sim.active_faults import release_all
-from mainstay.sim.faults import one_of, some_duration, victim
+from mainstay.sim.faults import choose_one, some_duration, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -23,7 +23,7 @@ class Loss:
         if not (targets := world.targets()):
             return
         who = victim(world, self.name, [each.name for each in targets])
-        probability = one_of(world, "fault/loss/how-many", PROBABILITIES)
+        probability = choose_one(world, "fault/loss/how-many", PROBABILITIES)
         duration = some_duration(world, self.name)
         lose = world.sim.network.lose_packets
         lose_none = release_all([lose(who, server, probability) for server in world.servers])

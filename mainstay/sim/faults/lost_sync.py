@@ -7,7 +7,7 @@ and happens only where it is asked for by name.
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import lacks_disk, one_of
+from mainstay.sim.faults import choose_one, lacks_disk
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -25,7 +25,7 @@ class LostSync:
     def strike(self, world: "World") -> None:
         if not world.has_store:
             return
-        duration = one_of(world, "fault/lost-sync/duration", LIES_FOR)
+        duration = choose_one(world, "fault/lost-sync/duration", LIES_FOR)
         world.store_disk.lost_sync_probability = 1.0
         world.faults.note(f"the store's disk does not sync for {duration}, then loses power")
         world.faults.undo_after(duration, "the store's disk lies", lambda: _lose(world))

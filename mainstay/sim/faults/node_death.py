@@ -5,7 +5,7 @@ It comes back with what its agent had on disk, or as a new machine that has noth
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.faults import one_of, some_duration, victim
+from mainstay.sim.faults import choose_one, some_duration, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -23,10 +23,10 @@ class NodeDeath:
         if not nodes:
             return
         node = world.programs[victim(world, self.name, [each.name for each in nodes])]
-        is_new = one_of(world, "fault/node-death/comes-back-empty", (False, True))
+        is_new = choose_one(world, "fault/node-death/comes-back-empty", (False, True))
         duration = some_duration(world, self.name)
         world.faults.note(f"the machine {node.name} dies, and comes back {'empty ' if is_new else ''}after {duration}")
         world.faults.crash(node, duration, silently=True)
         world.machines[node.name].reboot()
         if is_new:
-            world.sim.disk_of(node.name).wipe()
+            world.sim.get_disk(node.name).wipe()

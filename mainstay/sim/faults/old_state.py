@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from mainstay.sim.active_faults import Release
 from mainstay.sim.cluster.history import WatchDelivered
 from mainstay.sim.cluster.server_proxy import WatchProxy
-from mainstay.sim.faults import one_of
+from mainstay.sim.faults import choose_one
 from mainstay.store.errors import Compacted
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class OldState:
     about = "a program crashes before a change is delivered to it, and restarts on an older state"
 
     def touch(self, world: "World", tap: WatchProxy) -> None:
-        back = one_of(world, f"fault/{self.name}/back", BACK)
+        back = choose_one(world, f"fault/{self.name}/back", BACK)
         revision = _before(world, tap.who, back)
         world.faults.note(f"{tap.who} crashes, and restarts on the state of revision {revision}")
         store = world.store

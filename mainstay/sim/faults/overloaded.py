@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mainstay.api.errors import StatusError, StatusReason
 from mainstay.sim.cluster.history import RequestReceived
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import choose_one, some_duration
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -21,10 +21,10 @@ class Overloaded:
     def strike(self, world: "World") -> None:
         if not world.servers:
             return
-        server = one_of(world, "fault/overloaded/who", list(world.servers))
-        probability = one_of(world, "fault/overloaded/how-often", PROBABILITIES)
-        wait_s = one_of(world, "fault/overloaded/come-back", WAITS_S)
-        is_clear = one_of(world, "fault/overloaded/answer", (True, False))
+        server = choose_one(world, "fault/overloaded/who", list(world.servers))
+        probability = choose_one(world, "fault/overloaded/how-often", PROBABILITIES)
+        wait_s = choose_one(world, "fault/overloaded/come-back", WAITS_S)
+        is_clear = choose_one(world, "fault/overloaded/answer", (True, False))
         duration = some_duration(world, self.name)
         label = f"fault/overloaded/{server}"
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mainstay.sim.faults import one_of, some_duration, victim
+from mainstay.sim.faults import choose_one, some_duration, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -26,7 +26,7 @@ class ServerPause:
 
     def strike(self, world: "World") -> None:
         if servers := list(world.servers.values()):
-            program = one_of(world, "fault/server-pause/who", servers)
+            program = choose_one(world, "fault/server-pause/who", servers)
             duration = some_duration(world, self.name)
             world.faults.note(f"{program.name} is paused for {duration}")
             program.pause(duration)

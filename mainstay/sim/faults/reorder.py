@@ -7,7 +7,7 @@ promised; a pod may be seen before its node, and a node gone before its pods.
 from typing import TYPE_CHECKING
 
 from mainstay.sim.cluster.server_proxy import WatchProxy
-from mainstay.sim.faults import one_of, some_duration, victim
+from mainstay.sim.faults import choose_one, some_duration, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -19,13 +19,13 @@ class Reorder:
 
     def strike(self, world: "World") -> None:
         watched = {
-            program.name: sorted({tap.prefix for gate in world.gates.values() for tap in gate.taps_of(program.name)})
+            program.name: sorted({tap.prefix for gate in world.gates.values() for tap in gate.find_taps(program.name)})
             for program in world.targets()
         }
         if not (targets := [name for name, prefixes in watched.items() if len(prefixes) > 1]):
             return
         who = victim(world, self.name, targets)
-        prefix = one_of(world, f"fault/reorder/{who}/kind", watched[who])
+        prefix = choose_one(world, f"fault/reorder/{who}/kind", watched[who])
         duration = some_duration(world, self.name)
         world.faults.note(f"{who} gets changes of {prefix.rstrip('/')} {duration} late, and all others at once")
         held: list[WatchProxy] = []

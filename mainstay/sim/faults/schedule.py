@@ -87,7 +87,7 @@ class Faults:
         """Let a fault happen, once, to the first write of which this is true. Asked for each write until then."""
         self._awaited.append((is_it, AT_WRITE[fault]))
 
-    def writes_of(self, who: str) -> int:
+    def count_writes(self, who: str) -> int:
         """How many writes a program has sent so far."""
         return self._writes.get(who, 0)
 
@@ -142,7 +142,7 @@ class Faults:
 
     # What gates and ports ask.
 
-    def refusal_of(self, asked: RequestReceived) -> StatusError | None:
+    def choose_refusal(self, asked: RequestReceived) -> StatusError | None:
         for refuse in self.refusing:
             if (error := refuse(asked)) is not None:
                 return error
@@ -170,7 +170,7 @@ class Faults:
         program = self._world.programs.get(tap.who)
         return program is not None and self._told.get((tap.who, tap.prefix)) == program.incarnation
 
-    def fate_of(self, asked: RequestReceived) -> Fate | None:
+    def choose_fate(self, asked: RequestReceived) -> Fate | None:
         who = asked.who
         nth = self._writes[who] = self._writes.get(who, 0) + 1
         chosen = self._planned.pop((who, nth), None)

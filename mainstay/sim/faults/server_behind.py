@@ -8,7 +8,7 @@ what they find.
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from mainstay.sim.faults import one_of, some_duration
+from mainstay.sim.faults import choose_one, some_duration
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -21,12 +21,12 @@ class ServerBehind:
     def strike(self, world: "World") -> None:
         if not world.ports:
             return
-        server = one_of(world, "fault/server-behind/who", list(world.ports))
+        server = choose_one(world, "fault/server-behind/who", list(world.ports))
         duration = some_duration(world, self.name)
         catch_up = world.ports[server].hold_back()
         world.faults.note(f"{server} gets changes from the store {duration} late")
         world.faults.undo_after(duration, f"{server} is behind", catch_up)
-        if one_of(world, "fault/server-behind/others-crash", (False, True)):
+        if choose_one(world, "fault/server-behind/others-crash", (False, True)):
             world.after(duration / 2, lambda: _others_crash(world, server, duration / 2))
 
 

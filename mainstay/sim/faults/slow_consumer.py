@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from mainstay.sim.active_faults import Release
 from mainstay.sim.cluster.server_proxy import WatchProxy
-from mainstay.sim.faults import one_of, some_duration, victim
+from mainstay.sim.faults import choose_one, some_duration, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -22,8 +22,8 @@ class SlowConsumer:
         if not (targets := world.targets()):
             return
         who = victim(world, self.name, [each.name for each in targets])
-        pace = one_of(world, "fault/slow-consumer/pace", PACES)
-        room = one_of(world, "fault/slow-consumer/room", ROOMS_BYTES)
+        pace = choose_one(world, "fault/slow-consumer/pace", PACES)
+        room = choose_one(world, "fault/slow-consumer/room", ROOMS_BYTES)
         duration = some_duration(world, self.name)
         world.faults.note(f"{who} reads one chunk of each watch every {pace} for {duration}")
         slowed: list[Release] = []

@@ -9,7 +9,7 @@ the truth, as the API promises; `stale-start` breaks that promise too, and happe
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.sim.faults import one_of
+from mainstay.sim.faults import choose_one
 from mainstay.store.errors import Compacted
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ class StaleServer:
     async def _strike(self, world: "World") -> None:
         if not world.ports:
             return
-        server = one_of(world, f"fault/{self.name}/who", list(world.ports))
-        back = one_of(world, f"fault/{self.name}/revisions-back", REVISIONS_BACK)
-        forgets = one_of(world, f"fault/{self.name}/forgets", (False, True))
-        duration = one_of(world, f"fault/{self.name}/duration", LASTS)
+        server = choose_one(world, f"fault/{self.name}/who", list(world.ports))
+        back = choose_one(world, f"fault/{self.name}/revisions-back", REVISIONS_BACK)
+        forgets = choose_one(world, f"fault/{self.name}/forgets", (False, True))
+        duration = choose_one(world, f"fault/{self.name}/duration", LASTS)
         port = world.ports[server]
         latest = await world.store.revision()
         revision = max(latest - back, 1)

@@ -6,7 +6,7 @@ side; what one version has begun, the other has to go on with.
 from typing import TYPE_CHECKING
 
 from mainstay.sim.cluster.program_lifecycle import ProgramStep
-from mainstay.sim.faults import one_of, some_duration, victim
+from mainstay.sim.faults import choose_one, some_duration, victim
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.program_lifecycle import Program
@@ -26,7 +26,7 @@ class VersionSkew:
         if not programs:
             return
         program = world.programs[victim(world, self.name, [each.name for each in programs])]
-        version = one_of(world, f"fault/version-skew/{program.name}/version", list(program.versions))
+        version = choose_one(world, f"fault/version-skew/{program.name}/version", list(program.versions))
         duration = some_duration(world, self.name)
         world.faults.note(f"{program.name} is restarted as its version {version}, for {duration}")
         world.faults.spawn(_restart_as(program, version), f"{program.name} as {version}")

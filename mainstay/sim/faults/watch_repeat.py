@@ -6,7 +6,7 @@ Ours never does, and the history does not show it: a client must not depend on t
 from typing import TYPE_CHECKING
 
 from mainstay.sim.cluster.server_proxy import WatchProxy
-from mainstay.sim.faults import one_of
+from mainstay.sim.faults import choose_one
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -17,6 +17,6 @@ class WatchRepeat:
     about = "a watch delivers earlier changes again"
 
     def touch(self, world: "World", tap: WatchProxy) -> None:
-        count = one_of(world, f"fault/{self.name}/how-many", (1, 2, 5))
+        count = choose_one(world, f"fault/{self.name}/how-many", (1, 2, 5))
         world.faults.note(f"watch #{tap.watch} of {tap.who} delivers its last changes again")
         tap.repeat(count)

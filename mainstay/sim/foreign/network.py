@@ -70,7 +70,7 @@ def _getnameinfo(run: RunContext, sockaddr: tuple[Any, ...], flags: int) -> tupl
 
 
 def _gethostbyname(run: RunContext, hostname: str) -> str:
-    return run.loop.network.names.address_of(hostname)
+    return run.loop.network.names.find_address(hostname)
 
 
 def _gethostname(run: RunContext) -> str:

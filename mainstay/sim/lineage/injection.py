@@ -177,7 +177,7 @@ class Search:
             at = frozenset(aims)
             if at not in self.tried and at not in found and all(aim in among for aim in aims):
                 found[at] = aims
-        chosen = sorted(found.values(), key=self._turn_of())
+        chosen = sorted(found.values(), key=self._build_order())
         return chosen[:most]
 
     def _each(self, size: int) -> Iterator[Aims]:
@@ -194,7 +194,7 @@ class Search:
             return []
         return [Aim(place, fault) for fault in (AT_WRITE if place.is_write else AT_DELIVERY)]
 
-    def _turn_of(self) -> "Callable[[Aims], tuple[object, ...]]":
+    def _build_order(self) -> "Callable[[Aims], tuple[object, ...]]":
         """Something of everything first: one fault of each kind at each sort of place, before a second one; and what
         there is little of before what there is much of. Which one of a sort is first is as good as drawn."""
         sorts: dict[tuple[str, str, str], list[Aim]] = {}

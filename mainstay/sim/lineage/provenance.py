@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.journal.keys import is_object, key_of, prefix_of
+from mainstay.journal.keys import build_key, build_prefix, is_object
 from mainstay.journal.record import DecisionRecord, LookedAt
 from mainstay.sim.cluster.history import Event, RequestReceived, RevisionCommitted, WatchDelivered
 from mainstay.sim.cluster.world import HEARTBEATS
@@ -65,10 +65,10 @@ class Lineage:
             if key.startswith(_LEFT_OUT):
                 continue
             found.setdefault(_name(key, self._last_value(key), owners), []).append(self._revisions[key][-1])
-        outcomes = [LineageOutcome(name, list(self.support_of(found[name]))) for name in sorted(found)]
+        outcomes = [LineageOutcome(name, list(self.find_support(found[name]))) for name in sorted(found)]
         return [outcome for outcome in outcomes if outcome.support]
 
-    def support_of(self, revisions: Sequence[int]) -> dict[InjectionPoint, None]:
+    def find_support(self, revisions: Sequence[int]) -> dict[InjectionPoint, None]:
         """All places on the way to some revisions."""
         support: dict[InjectionPoint, None] = {}
         ways, seen = list(revisions), dict.fromkeys(revisions)
@@ -84,7 +84,7 @@ class Lineage:
                     ways.append(source)
         return support
 
-    def reads_of(self, who: str) -> dict[Read, None] | None:
+    def find_reads(self, who: str) -> dict[Read, None] | None:
         """All that the decisions of a program have looked at. None: it has not recorded all of those that it has acted
         on."""
         reads: dict[Read, None] = {}
@@ -145,10 +145,10 @@ class Lineage:
     def _looked(self, look: LookedAt, upto: int) -> Iterable[Read]:
         if look.name:
             if look.revision:
-                yield key_of(look.kind, look.namespace, look.name), look.revision
+                yield build_key(look.kind, look.namespace, look.name), look.revision
             return
         value = look.value.encode()
-        prefix = prefix_of(look.kind)
+        prefix = build_prefix(look.kind)
         within = f"{prefix}{look.namespace}/" if look.namespace else prefix
         for key in self._by_prefix.get(prefix, ()):
             revisions = self._revisions[key]

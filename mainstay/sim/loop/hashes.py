@@ -74,11 +74,11 @@ def _text_hash(fields: tuple[str, ...]) -> Callable[[Any], int]:
 
 
 def _install_in(owner: type) -> None:
-    if owner.__dict__.get("__hash__") is not _number_of:
-        owner.__hash__ = _number_of  # type: ignore[method-assign, assignment]
+    if owner.__dict__.get("__hash__") is not _read_number:
+        owner.__hash__ = _read_number  # type: ignore[method-assign, assignment]
 
 
-def _number_of(numbered: Any) -> int:
+def _read_number(numbered: Any) -> int:
     try:
         return object.__getattribute__(numbered, "_mainstay_number")  # type: ignore[no-any-return]
     except AttributeError:

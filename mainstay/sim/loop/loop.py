@@ -304,7 +304,7 @@ class SimLoop(FencedLoop):
         if is_new:
             # The caller learns of an unfinished task: its destruction need not be reported as well.
             future._log_destroy_pending = False
-        future.add_done_callback(_stop_loop_of)
+        future.add_done_callback(_stop_loop)
         try:
             self.run_forever()
         except BaseException as error:
@@ -312,7 +312,7 @@ class SimLoop(FencedLoop):
                 error.add_note(f"the main task has failed as well: {own!r}")
             raise
         finally:
-            future.remove_done_callback(_stop_loop_of)
+            future.remove_done_callback(_stop_loop)
         if not future.done():
             raise RuntimeError("Event loop stopped before Future completed.")
         return future.result()
@@ -327,7 +327,7 @@ class SimLoop(FencedLoop):
         next_handle = ready.popleft
         buffer = self.trace.buffer
         record = buffer.append
-        id_of = self.trace.ids.get
+        find_id = self.trace.ids.get
         batches_of_this_instant = 0
         batches_max = max(1, self._steps_per_instant_max // BATCH)
         due = self._due
@@ -354,10 +354,10 @@ class SimLoop(FencedLoop):
                     continue
                 kind = type(callback)
                 if kind is FunctionType or kind is MethodType:
-                    record(id_of(callback.__qualname__) or self._id_of(callback))
+                    record(find_id(callback.__qualname__) or self._find_id(callback))
                 else:
                     owner = getattr(callback, "__self__", None)
-                    record(owner.number if type(owner) is SimTask else self._id_of(callback))
+                    record(owner.number if type(owner) is SimTask else self._find_id(callback))
                 try:
                     handle._context.run(callback, *handle._args)
                 except _Stop:
@@ -393,8 +393,8 @@ class SimLoop(FencedLoop):
         if len(self.trace.checkpoints) % COLLECT_EVERY_BATCHES == 0 and not gc.isenabled():
             gc.collect()
 
-    def _id_of(self, callback: object) -> int:
-        return self.trace.id_of(name_callback(callback))
+    def _find_id(self, callback: object) -> int:
+        return self.trace.find_id(name_callback(callback))
 
     def _raise_livelock(self) -> NoReturn:
         counts: dict[int, int] = {}
@@ -515,7 +515,7 @@ class SimLoop(FencedLoop):
         await self.network.sock_connect(sock, address)
 
 
-def _stop_loop_of(future: asyncio.Future[Any]) -> None:
+def _stop_loop(future: asyncio.Future[Any]) -> None:
     if not future.cancelled() and isinstance(future.exception(), (SystemExit, KeyboardInterrupt)):
         return  # It has left the loop already.
     future.get_loop().stop()

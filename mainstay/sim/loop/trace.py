@@ -98,7 +98,7 @@ class Trace:
         self.note("define", number, name)
         return number
 
-    def id_of(self, name: str) -> int:
+    def find_id(self, name: str) -> int:
         """The id of what has this name, given at its first turn."""
         number = self.ids.get(name)
         if number is None:
@@ -128,10 +128,10 @@ class Trace:
             raise ValueError("the events were not recorded: create the trace with keep=True")
         now = 0
         for buffer, notes in (*self._kept, (self.buffer, self.notes)):
-            yield from self.events_of(buffer, notes, now)
+            yield from self.decode_events(buffer, notes, now)
             now = next((~entry for entry in reversed(buffer) if entry < 0), now)
 
-    def events_of(self, buffer: Sequence[int], notes: Iterable[object], now: int) -> Iterator[Event]:
+    def decode_events(self, buffer: Sequence[int], notes: Iterable[object], now: int) -> Iterator[Event]:
         """Those of one batch, which begins at this time."""
         remaining = iter(notes)
         for entry in buffer:

@@ -70,7 +70,7 @@ class StackTrace(Trace):
     def finish(self) -> None:
         """The run is over, or the batch is."""
         if len(self.checkpoints) == self._batch and not self.seen:
-            events = self.events_of(self.buffer, self.notes, self._now_ns)
+            events = self.decode_events(self.buffer, self.notes, self._now_ns)
             self.seen = [TracedEvent(event, _shown(stack)) for event, stack in zip(events, self._stacks, strict=True)]
 
 

@@ -52,7 +52,7 @@ class NameService:
             raise os_error(errno.EHOSTUNREACH, address)
         return host
 
-    def address_of(self, name: str) -> str:
+    def find_address(self, name: str) -> str:
         """The address that a name or the text of an address stands for. Raises `socket.gaierror`."""
         if (address := numeric(name)) is not None:
             return address
@@ -77,7 +77,7 @@ class NameService:
         elif flags & socket.AI_NUMERICHOST and numeric(name) is None:
             raise socket.gaierror(socket.EAI_NONAME, f"Name or service not known: {name}")
         else:
-            address = self.address_of(name)
+            address = self.find_address(name)
         shown_as = socket.AF_INET6 if ":" in name or family == socket.AF_INET6 else socket.AF_INET
         has_none = shown_as == socket.AF_INET6 and ":" not in name and address not in _TO_IPV6
         if has_none or family not in (socket.AF_UNSPEC, shown_as):

@@ -86,7 +86,7 @@ class Network:
         sock = _simulated(sock)
         if sock.end is not None:
             raise os_error(errno.EISCONN)
-        remote, port = self.names.address_of(address[0]) if address[0] else LOOPBACK, int(address[1])
+        remote, port = self.names.find_address(address[0]) if address[0] else LOOPBACK, int(address[1])
         if remote == WILDCARD:
             remote = LOOPBACK
         target = self.names.at(remote, seen_from=sock.host)
@@ -178,7 +178,7 @@ class Network:
     def _listening_sockets(self, host: str | Iterable[str] | None, port: int) -> list[SimSocket]:
         names = [host or WILDCARD] if host is None or isinstance(host, str) else list(host)
         # By address: programs that ask for both kinds of "any address" mean one and the same here.
-        families = {self.names.address_of(name or WILDCARD): AF_INET6 if ":" in name else AF_INET for name in names}
+        families = {self.names.find_address(name or WILDCARD): AF_INET6 if ":" in name else AF_INET for name in names}
         sockets: list[SimSocket] = []
         try:
             for address, family in families.items():
@@ -310,7 +310,7 @@ class Network:
         self._loop.trace.note("net.vanished", host.name)
         host.is_up = False
         host.release_all()
-        for link in self._links_of(host):
+        for link in self._find_links(host):
             if link.source is host:
                 for end in list(link.ends):
                     end.lose_power()
@@ -321,7 +321,7 @@ class Network:
         host = self._named(host)
         self._loop.trace.note("net.ended", host.name)
         host.release_all()
-        for link in self._links_of(host):
+        for link in self._find_links(host):
             if link.source is host:
                 for end in list(link.ends):
                     end.break_off()
@@ -331,13 +331,13 @@ class Network:
         host = self._named(host)
         self._loop.trace.note("net.came_back", host.name)
         host.is_up = True
-        for link in self._links_of(host):
+        for link in self._find_links(host):
             self._refresh(link)
 
     def _named(self, host: Host | str) -> Host:
         return host if isinstance(host, Host) else self.names.host(host)
 
-    def _links_of(self, host: Host) -> list[NetworkLink]:
+    def _find_links(self, host: Host) -> list[NetworkLink]:
         return [link for link in self._links.values() if host in (link.source, link.target)]
 
     def _cuts_changed(self, link: NetworkLink) -> None:

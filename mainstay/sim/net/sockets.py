@@ -126,7 +126,7 @@ class SimSocket:
         if self._bound_to is not None:
             raise os_error(errno.EINVAL, "already bound")
         host, port = address[:2]
-        local = self._network.names.address_of(host) if host else WILDCARD
+        local = self._network.names.find_address(host) if host else WILDCARD
         self._bound_to = local, self.host.bind(self, local, port)
 
     def listen(self, backlog: int = 0) -> None:

@@ -1,7 +1,7 @@
 """Scenarios, and bugs to plant, by name: those that come with Mainstay, and those of users by module and attribute.
 
-scenario_of("racing-schedulers")
-scenario_of("shop.tests.scenarios:CHECKOUT")
+find_scenario("racing-schedulers")
+find_scenario("shop.tests.scenarios:CHECKOUT")
 planted("shop.tests.bugs:forgets_the_basket")       a patch, to be applied in the process that runs
 """
 
@@ -26,7 +26,7 @@ def find_scenario(name: str) -> Scenario:
         if name not in scenarios:
             raise UnknownScenario(f"unknown scenario {name!r}; `mainstay sim list` shows all names.")
         return scenarios[name]
-    found = _attribute_of(name, "a scenario")
+    found = _find_attribute(name, "a scenario")
     if not isinstance(found, Scenario):
         raise UnknownScenario(f"{name} is a {type(found).__name__}, not a mainstay.sim.run.scenario.Scenario.")
     return found
@@ -48,7 +48,7 @@ def name_scenario(scenario: Scenario) -> str:
 
 def find_patch(name: str) -> Callable[[], object]:
     """A patch of the code under test: `name` is that of a function that is given a `pytest.MonkeyPatch`."""
-    plant = _attribute_of(name, "a bug to plant")
+    plant = _find_attribute(name, "a bug to plant")
     if not callable(plant):
         raise UnknownScenario(f"{name} is a {type(plant).__name__}, not a function that plants a bug.")
 
@@ -62,11 +62,11 @@ def find_patch(name: str) -> Callable[[], object]:
 
 def _catalogue() -> Mapping[str, Scenario]:
     # By name, as those of users are: the simulator is a library, and knows no scenario.
-    found: Mapping[str, Scenario] = _attribute_of(CATALOGUE, "the catalogue of scenarios")
+    found: Mapping[str, Scenario] = _find_attribute(CATALOGUE, "the catalogue of scenarios")
     return found
 
 
-def _attribute_of(name: str, what: str) -> Any:
+def _find_attribute(name: str, what: str) -> Any:
     if not all(name.partition(":")):
         raise UnknownScenario(f"{name!r} does not name {what}; write module:attribute.")
     if (here := os.getcwd()) not in sys.path:

@@ -195,7 +195,7 @@ def _first(booted: Booted, seed: int, program: str) -> bytes:
         elif isinstance(event, FaultsHealed):
             break
     assert world.journal is not None, "without a journal it is unknown what was read"
-    reads = Lineage(events, world.journal.records(), planned).reads_of(program)
+    reads = Lineage(events, world.journal.records(), planned).find_reads(program)
     reference = ReferenceRun(planned.deeds, planned.tellings, last, None if reads is None else list(reads))
     return encode(_First(_ran(booted, result), reference))
 

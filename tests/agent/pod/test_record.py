@@ -5,7 +5,7 @@ from typing import Any
 
 from mainstay.agent.pod.facts import ContainerWaiting, FailedProbe, PodRefused, ProbeVerdicts
 from mainstay.agent.pod.lifecycle import decide
-from mainstay.agent.pod.record import PodReason, told_of
+from mainstay.agent.pod.record import PodReason, summarize_plan
 from mainstay.api.kind_names import PODS
 from mainstay.env import tasks
 from mainstay.journal.record import DecisionRecord, Ending, WhyNot
@@ -23,7 +23,7 @@ def seconds(count: float) -> timedelta:
 
 def outcome_of(pod: dict[str, Any], at: float = 0, **facts: Any) -> tuple[str, str, str]:
     known = some_facts(**facts)
-    told = told_of(decide(pod, known, after(at)), known.refused)
+    told = summarize_plan(decide(pod, known, after(at)), known.refused)
     assert told is not None
     return str(told.outcome.ending), told.outcome.reason, told.outcome.message
 
@@ -64,13 +64,13 @@ def test_a_probe_that_ends_a_container_is_told_by_its_reason():
 
 def test_becoming_ready_is_told_and_saying_the_same_again_is_the_same():
     pod, facts = a_pod("a"), some_facts(instances=instances(a=[running(0)]))
-    first = told_of(decide(pod, facts, after(1)), None)
+    first = summarize_plan(decide(pod, facts, after(1)), None)
     assert first is not None
     assert (first.outcome.reason, [each.status for each in first.conditions]) == (PodReason.READY, ["True"])
 
     stored = with_status(pod, decide(pod, facts, after(1)).status)
 
-    assert told_of(decide(stored, facts, after(9)), None) == first
+    assert summarize_plan(decide(stored, facts, after(9)), None) == first
 
 
 # In a cluster.

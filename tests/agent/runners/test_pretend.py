@@ -91,7 +91,7 @@ async def test_a_pod_that_ends_while_it_is_reported_as_running_is_reported_again
         sim.network.slow_down("node-0", "server-0", seconds(2))
         await client.create(PODS, a_pod("one", restartPolicy="Never"), "default")
         await tasks.sleep(seconds(5))
-        for tap in world.gates["server-0"].taps_of("node-0"):
+        for tap in world.gates["server-0"].find_taps("node-0"):
             tap.hold()  # So that the answer to its report is all that it hears.
         await tasks.sleep(timedelta(minutes=1))
         ended = await client.get(PODS, "one", "default")

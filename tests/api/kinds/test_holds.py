@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.holds import HoldScope, freezing, held_of, holding_controller, holding_rollout, in_force, name_of
+from mainstay.api.holds import (
+    HoldScope,
+    build_hold_name,
+    freezing,
+    holding_controller,
+    holding_rollout,
+    in_force,
+    parse_hold,
+)
 from mainstay.api.kind import Kind
 from mainstay.api.kind_names import HOLDS
 from mainstay.api.kinds import BUILTIN
@@ -137,7 +145,7 @@ def test_one_is_in_force_until_its_time_is_over_or_it_is_deleted():
 
     assert [held.name for held in in_force(holds, NOON)] == ["long", "short"]
     assert [held.name for held in in_force(holds, NOON + timedelta(seconds=60))] == ["long"]
-    assert held_of({"metadata": {"name": "h"}, "spec": {"what": "Nothing", "expiresAt": at(0)}}) is None
+    assert parse_hold({"metadata": {"name": "h"}, "spec": {"what": "Nothing", "expiresAt": at(0)}}) is None
 
 
 def test_each_concerns_what_it_names_and_nothing_else():
@@ -158,6 +166,9 @@ def test_each_concerns_what_it_names_and_nothing_else():
 
 
 def test_those_who_hold_the_same_meet_at_its_name():
-    assert name_of(HoldScope.CONTROLLER, "node-health") == "controller.node-health"
-    assert (name_of(HoldScope.EVICTIONS), name_of(HoldScope.EVICTIONS, "", "shop")) == ("evictions", "evictions.shop")
-    assert name_of(HoldScope.ROLLOUT, "web", "shop") == "rollout.shop.web"
+    assert build_hold_name(HoldScope.CONTROLLER, "node-health") == "controller.node-health"
+    assert (build_hold_name(HoldScope.EVICTIONS), build_hold_name(HoldScope.EVICTIONS, "", "shop")) == (
+        "evictions",
+        "evictions.shop",
+    )
+    assert build_hold_name(HoldScope.ROLLOUT, "web", "shop") == "rollout.shop.web"

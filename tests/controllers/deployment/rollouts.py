@@ -10,7 +10,7 @@ from typing import Any
 from mainstay.agent.fleet import PretendSettings
 from mainstay.api import pod_state
 from mainstay.api.kind_names import DEPLOYMENTS, PODS, REPLICASETS
-from mainstay.api.owners import controller_of
+from mainstay.api.owners import find_controller
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
 from mainstay.controllers.component import Controllers
@@ -156,7 +156,7 @@ class NoPodTooMany:
             for pods in self._active.values():
                 pods.pop(event.key, None)
             pod = json.loads(event.value) if event.value is not None else None
-            reference = controller_of(pod) if pod is not None and pod_state.is_active(pod) else None
+            reference = find_controller(pod) if pod is not None and pod_state.is_active(pod) else None
             if reference is not None:
                 pods = self._active.setdefault(reference["uid"], {})
                 pods[event.key] = event

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from mainstay.api.kind_names import ENDPOINTS
 from mainstay.api.object_key import ObjectKey
-from mainstay.controllers.endpoints.endpoints import Endpoints, subsets_of, truncated
+from mainstay.controllers.endpoints.endpoints import Endpoints, build_subsets, truncated
 from mainstay.loop.decision import Create, Decision, Delete, Patch
 from tests.controllers.endpoints.services import Object, a_pod, a_service, a_view
 
@@ -48,7 +48,7 @@ def test_ready_and_unready_addresses_stand_apart_below_their_ports():
 
 
 def test_when_all_is_said_nothing_is_written():
-    said = the_endpoints(subsets_of(a_service(), [a_pod("p")]))
+    said = the_endpoints(build_subsets(a_service(), [a_pod("p")]))
 
     assert decide(a_service(), pods=[a_pod("p")], endpoints=[said]) == Decision()
 
@@ -68,7 +68,7 @@ def test_only_what_differs_is_written_in_the_version_that_was_seen():
 def test_when_unready_ones_are_published_they_are_all_ready_even_if_they_leave():
     service = a_service(publishNotReadyAddresses=True)
 
-    (subset,) = subsets_of(service, [a_pod("p", ready=False), a_pod("q", "10.0.0.2", leaving=True)])
+    (subset,) = build_subsets(service, [a_pod("p", ready=False), a_pod("q", "10.0.0.2", leaving=True)])
 
     assert [each["ip"] for each in subset["addresses"]] == ["10.0.0.1", "10.0.0.2"]
     assert "notReadyAddresses" not in subset
@@ -81,7 +81,7 @@ def test_addresses_stand_below_each_set_of_ports_that_they_share():
     ]
     both = a_pod("both", "10.0.0.1", ports=[{"name": "admin", "containerPort": 9000}])
 
-    subsets = subsets_of(a_service(ports=ports), [both, a_pod("one", "10.0.0.2")])
+    subsets = build_subsets(a_service(ports=ports), [both, a_pod("one", "10.0.0.2")])
 
     assert [(sorted(a["ip"] for a in s["addresses"]), [p["name"] for p in s["ports"]]) for s in subsets] == [
         (["10.0.0.1"], ["admin"]),
@@ -90,8 +90,8 @@ def test_addresses_stand_below_each_set_of_ports_that_they_share():
 
 
 def test_a_port_without_a_name_and_a_headless_service_without_ports():
-    (unnamed,) = subsets_of(a_service(ports=[{"port": 80, "targetPort": 80, "protocol": "TCP"}]), [a_pod("p")])
-    (headless,) = subsets_of(a_service(ports=[], clusterIP="None"), [a_pod("p")])
+    (unnamed,) = build_subsets(a_service(ports=[{"port": 80, "targetPort": 80, "protocol": "TCP"}]), [a_pod("p")])
+    (headless,) = build_subsets(a_service(ports=[], clusterIP="None"), [a_pod("p")])
 
     assert unnamed["ports"] == [{"port": 80, "protocol": "TCP"}]
     assert headless == {"addresses": [an_address("p", "10.0.0.1")]}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mainstay.controllers.endpoints.routes import EndpointGroup, Port, endpoint_of, ports_of, wanted
+from mainstay.controllers.endpoints.routes import EndpointGroup, Port, build_endpoint, resolve_ports, wanted
 from tests.controllers.endpoints.services import HTTP, a_pod, a_service, an_endpoint
 
 NAMED = ({"name": "http", "port": 80, "targetPort": "web", "protocol": "TCP"},)
@@ -22,7 +22,7 @@ NAMED = ({"name": "http", "port": 80, "targetPort": "web", "protocol": "TCP"},)
 )
 def test_ready_serving_and_terminating(ready, leaving, publishes_all, conditions):
     service = a_service(publishNotReadyAddresses=publishes_all)
-    said = endpoint_of(service, a_pod("p", ready=ready, leaving=leaving), ["10.0.0.1"]).body["conditions"]
+    said = build_endpoint(service, a_pod("p", ready=ready, leaving=leaving), ["10.0.0.1"]).body["conditions"]
 
     assert (said["ready"], said["serving"], said["terminating"]) == conditions
 
@@ -53,7 +53,7 @@ def test_only_a_pod_with_an_address_that_is_not_over_stands_anywhere(pod, is_the
     ],
 )
 def test_a_named_port_is_looked_up_in_each_pod(container_ports, found):
-    assert ports_of(a_service(ports=NAMED), a_pod("p", ports=container_ports)) == found
+    assert resolve_ports(a_service(ports=NAMED), a_pod("p", ports=container_ports)) == found
 
 
 def test_a_named_port_may_be_that_of_a_sidecar_but_not_of_an_init_container():
@@ -61,8 +61,8 @@ def test_a_named_port_may_be_that_of_a_sidecar_but_not_of_an_init_container():
     sidecar = {"name": "proxy", "restartPolicy": "Always", "ports": port}
     init = {"name": "setup", "ports": port}
 
-    assert ports_of(a_service(ports=NAMED), a_pod("p", initContainers=[sidecar])) == (Port("http", "TCP", 7070),)
-    assert ports_of(a_service(ports=NAMED), a_pod("p", initContainers=[init])) == ()
+    assert resolve_ports(a_service(ports=NAMED), a_pod("p", initContainers=[sidecar])) == (Port("http", "TCP", 7070),)
+    assert resolve_ports(a_service(ports=NAMED), a_pod("p", initContainers=[init])) == ()
 
 
 def test_pods_that_have_a_named_port_elsewhere_are_in_another_group():
@@ -93,7 +93,7 @@ def test_an_endpoint_says_which_pod_it_is_where_it_runs_and_in_which_zone():
     ],
 )
 def test_a_pod_has_a_name_of_its_own_below_the_service_that_it_names(spec, name):
-    assert endpoint_of(a_service(), a_pod("p", **spec), ["10.0.0.1"]).body.get("hostname") == name
+    assert build_endpoint(a_service(), a_pod("p", **spec), ["10.0.0.1"]).body.get("hostname") == name
 
 
 def test_a_service_of_two_families_leads_to_both_addresses_of_a_pod():

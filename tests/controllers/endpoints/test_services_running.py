@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mainstay.api.kind_names import DEPLOYMENTS, ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES
-from mainstay.api.progress import Progress, progress_of
+from mainstay.api.progress import Progress, read_progress
 from mainstay.controllers.registry import CONTROLLERS
 from mainstay.env import tasks
 from mainstay.sim.cluster.history import RequestReceived, RevisionCommitted
@@ -53,7 +53,7 @@ async def slices_of(cluster: Cluster) -> list[Object]:
 
 
 async def progress(cluster: Cluster) -> Progress:
-    found = progress_of(await cluster.deployment())
+    found = read_progress(await cluster.deployment())
     assert found is not None
     return found
 
@@ -158,7 +158,7 @@ async def test_a_workload_without_room_waits_for_the_scheduler_and_says_so_witho
         await cluster.apply(made)
 
         async def is_said() -> bool:
-            found = progress_of(await cluster.deployment())
+            found = read_progress(await cluster.deployment())
             return found is not None and found.verdict == "waiting"
 
         await cluster.until(is_said)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from mainstay.api.holds import HoldReason, HoldScope, held_of, in_force
+from mainstay.api.holds import HoldReason, HoldScope, in_force, parse_hold
 from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NAMESPACES
 from mainstay.api.node_health import RELEASED, UNREACHABLE, HealthState, NodeHealthRecord
 from mainstay.api.object_key import ObjectKey
@@ -345,4 +345,4 @@ def test_one_whose_time_is_over_says_so_for_a_day_and_then_goes():
 def test_every_controller_can_be_held_by_its_name_and_the_scheduler_as_well():
     assert {each.name for each in CONTROLLERS} < CAN_BE_HELD
     assert {"scheduler", "node-health", "repair", "namespace", "owner-cleanup", "pod-garbage", "root-ca"} < CAN_BE_HELD
-    assert held_of(a_hold(HoldScope.CONTROLLER, {"name": "scheduler"})) is not None
+    assert parse_hold(a_hold(HoldScope.CONTROLLER, {"name": "scheduler"})) is not None

@@ -15,7 +15,7 @@ from mainstay.api.kind_names import JOBS, PODS
 from mainstay.api.merge_patch import merge_patch
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.job.controller import Jobs
-from mainstay.controllers.job.indexes import index_of
+from mainstay.controllers.job.indexes import read_index
 from mainstay.controllers.job.pods import is_tracked, is_withdrawn
 from mainstay.loop.conditions import with_conditions
 from mainstay.loop.decision import Action, Create, Decision, Delete, Patch, WakeAt
@@ -142,7 +142,7 @@ class Model:
         if spec.get("completions") is not None:
             assert len(self.active()) <= spec["completions"] - self.count("succeeded")
         if spec["completionMode"] == "Indexed":
-            indexes = [index_of(each) for each in self.active()]
+            indexes = [read_index(each) for each in self.active()]
             assert len(set(indexes)) == len(indexes)
 
     def _change(self, pod: Object, body: Object) -> None:
@@ -216,9 +216,9 @@ class Model:
         if self.job is not None and self.job["spec"]["completionMode"] == "Indexed" and outcome == "succeeded":
             wanted = self.job["spec"]["completions"]
             found = {
-                index_of(pod)
+                read_index(pod)
                 for pod in self.made
-                if self.outcomes.get(pod["metadata"]["uid"]) == outcome and (index_of(pod) or 0) < wanted
+                if self.outcomes.get(pod["metadata"]["uid"]) == outcome and (read_index(pod) or 0) < wanted
             }
             return len(found)
         return sum(1 for each in self.outcomes.values() if each == outcome)

@@ -20,12 +20,12 @@ from mainstay.controllers.job import indexes as job_indexes
 )
 def test_a_set_of_indexes_is_written_as_upstream_does_it(text, indexes):
     assert job_indexes.parse(text, 100) == indexes
-    assert job_indexes.text_of(indexes) == text
+    assert job_indexes.render_indexes(indexes) == text
 
 
 @given(st.sets(st.integers(0, 200)))
 def test_what_is_written_is_read_again(indexes):
-    assert job_indexes.parse(job_indexes.text_of(indexes), 201) == tuple(sorted(indexes))
+    assert job_indexes.parse(job_indexes.render_indexes(indexes), 201) == tuple(sorted(indexes))
 
 
 def test_indexes_that_a_job_does_not_have_any_more_are_left_out():

@@ -12,7 +12,7 @@ from mainstay.client.errors import AlreadyExists, Forbidden, NotFound, Unavailab
 from mainstay.client.metadata_source import MetadataSource
 from mainstay.client.served_kinds import Served
 from mainstay.controllers.namespace import loop as under_test
-from mainstay.controllers.namespace.content import Left, NamespaceContent, NamespacePlan, conditions_of, decide
+from mainstay.controllers.namespace.content import Left, NamespaceContent, NamespacePlan, build_conditions, decide
 from mainstay.env import tasks
 from tests.controllers.garbage.owned import NAMESPACES_TOO, WEBSITES, Household, Object, a_household, define, definition
 from tests.controllers.running import CONTROLLER, a_deployment
@@ -24,7 +24,7 @@ MAP = Left(CONFIG_MAPS, "settings", "u2")
 
 
 def said(found: NamespaceContent) -> dict[str, tuple[str, str]]:
-    return {each.type.removeprefix("Namespace"): (str(each.status), each.reason) for each in conditions_of(found)}
+    return {each.type.removeprefix("Namespace"): (str(each.status), each.reason) for each in build_conditions(found)}
 
 
 # What is decided.
@@ -84,7 +84,7 @@ def test_the_conditions_say_what_is_left_and_what_that_waits_for():
     }
     texts = {
         each.type: each.message
-        for each in conditions_of(NamespaceContent((held, POD, replace(POD, uid="u9", name="web-2"))))
+        for each in build_conditions(NamespaceContent((held, POD, replace(POD, uid="u9", name="web-2"))))
     }
     assert texts["NamespaceContentRemaining"] == "There are left: configmaps (1), pods (2)."
     assert texts["NamespaceFinalizersRemaining"] == "What is left waits for: example.dev/hold (1)."
@@ -93,7 +93,7 @@ def test_the_conditions_say_what_is_left_and_what_that_waits_for():
 def test_what_is_left_of_very_many_kinds_is_still_a_short_sentence():
     many = tuple(Left(replace(CONFIG_MAPS, plural=f"things{number:03}"), "x", f"u{number}") for number in range(500))
     (text,) = [
-        each.message for each in conditions_of(NamespaceContent(many)) if each.type == "NamespaceContentRemaining"
+        each.message for each in build_conditions(NamespaceContent(many)) if each.type == "NamespaceContentRemaining"
     ]
     assert text.endswith("things009 (1) and 490 more.")
 

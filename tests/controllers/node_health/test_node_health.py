@@ -22,7 +22,7 @@ from mainstay.api.node_health import (
     HealthState,
     NodeHealthRecord,
     record_in,
-    text_of,
+    render_record,
 )
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint, stays_for
@@ -458,7 +458,7 @@ def test_a_status_that_says_another_time_than_before_is_a_heartbeat():
 
 
 def test_a_record_is_read_as_it_was_written():
-    node = {"metadata": {"annotations": {"mainstay.dev/health": text_of(UNKNOWN)}}}
+    node = {"metadata": {"annotations": {"mainstay.dev/health": render_record(UNKNOWN)}}}
 
     assert record_in(node) == UNKNOWN
     assert record_in({"metadata": {"annotations": {"mainstay.dev/health": "{"}}}) == NO_RECORD

@@ -96,9 +96,9 @@ async def test_wall_clocks_that_jump_change_nothing(sim):
         await fleet.after(5)
         before = len(fleet.commits("core/nodes/"))
         for name in ("node-a", WATCHER, "server-0"):
-            fleet.world.sim.clock_of(name).jump(timedelta(days=3))
+            fleet.world.sim.get_clock(name).jump(timedelta(days=3))
             await fleet.after(30)
-            fleet.world.sim.clock_of(name).jump(timedelta(days=-6))
+            fleet.world.sim.get_clock(name).jump(timedelta(days=-6))
             await fleet.after(30)
         assert len(fleet.commits("core/nodes/")) == before
         assert await fleet.is_pod_ready("web") == "True"

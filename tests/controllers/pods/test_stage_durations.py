@@ -43,7 +43,7 @@ def change(old: Object | None, new: Object | None) -> Change:
 
 async def told(sim: Simulation, *steps: tuple[float, Object | None]) -> StageDurations:
     """Each pod comes so many seconds after the one before."""
-    durations = StageDurations(sim.clock_of("controllers"))
+    durations = StageDurations(sim.get_clock("controllers"))
     before: Object | None = None
     for seconds, pod in steps:
         await tasks.sleep(timedelta(seconds=seconds))

@@ -20,7 +20,7 @@ from mainstay.api.progress import (
     ProgressAction,
     ProgressLimit,
     ProgressVerdict,
-    progress_of,
+    read_progress,
 )
 from mainstay.controllers.progress.controller import (
     DEPLOYMENT_PROGRESS,
@@ -386,9 +386,9 @@ def test_each_reads_what_it_is_judged_by():
 def test_what_is_written_can_be_read_again_and_what_cannot_be_is_nothing():
     found = of_set(a_set(replicas=2), [a_pod("a", "queued", refused=FULL), a_pod("b", leaving=True)], NOON)
 
-    assert progress_of(said(a_set(), found)) == found
-    assert progress_of({"status": {"progress": {"desired": "many"}}}) is None
-    assert progress_of({}) is None
+    assert read_progress(said(a_set(), found)) == found
+    assert read_progress({"status": {"progress": {"desired": "many"}}}) is None
+    assert read_progress({}) is None
 
 
 STAGES = st.sampled_from(["queued", "scheduled", "bound", "starting", "ready", "serving"])

@@ -29,7 +29,7 @@ from mainstay.client.client import Client
 from mainstay.client.errors import ApiError
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause
-from mainstay.explain.why.text import text_of
+from mainstay.explain.why.text import render_answer
 from mainstay.sim.cluster.cluster import Cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain.why.asked import a_cluster, a_deployment, a_job, a_pod, asked, rest
@@ -322,7 +322,7 @@ async def test_a_refused_change_is_the_news_at_first_then_stands_beside_and_goes
     assert (at_first.cause, at_first.verdict) == (Cause.INVALID, Verdict.BLOCKED)
     assert "is healthy, but the last change by alice was rejected at" in at_first.sentence
     assert (later.cause, [each.cause for each in later.also]) == (Cause.SATISFIED, [Cause.INVALID])
-    assert "the last change by alice was rejected" in text_of(later)
+    assert "the last change by alice was rejected" in render_answer(later)
     assert (accepted.cause, accepted.also) == (Cause.SATISFIED, ())
 
 

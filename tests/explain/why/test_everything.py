@@ -22,8 +22,8 @@ from mainstay.explain.moment import Moment
 from mainstay.explain.why.answer import LinkState, Verdict, WhyAnswer
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.dispatch import why
-from mainstay.explain.why.text import LINES_MAX, text_of
-from mainstay.journal.keys import object_key_of
+from mainstay.explain.why.text import LINES_MAX, render_answer
+from mainstay.journal.keys import parse_object_key
 from mainstay.registry import REGISTRY
 from mainstay.sim.simulation import Simulation
 from tests.explain.agreement import churned
@@ -48,8 +48,8 @@ def check(answer: WhyAnswer) -> None:
     assert answer.sentence.endswith((".", "…"))
     assert "\n" not in answer.sentence
     assert answer.chain
-    assert len(text_of(answer).splitlines()) <= LINES_MAX
-    assert text_of(answer, wide=True).startswith(answer.sentence)
+    assert len(render_answer(answer).splitlines()) <= LINES_MAX
+    assert render_answer(answer, wide=True).startswith(answer.sentence)
     assert answer.as_object()["cause"] in set(Cause)
     is_broken = any(link.state in (LinkState.BROKEN, LinkState.WAITING, LinkState.UNKNOWN) for link in answer.chain)
     assert is_broken or answer.verdict is Verdict.SATISFIED, answer.sentence
@@ -65,7 +65,7 @@ async def test_there_is_an_answer_about_everything_that_ever_was(sim: Simulation
     asked = 0
     for kind in KINDS:
         changes = await journal.changes(kind=kind.text)
-        for key in dict.fromkeys(object_key_of(each.key) for each in changes.records):
+        for key in dict.fromkeys(parse_object_key(each.key) for each in changes.records):
             answer = await why(now, REGISTRY, kind, key.name, key.namespace)
             check(answer)
             causes[answer.cause] += 1
@@ -84,5 +84,5 @@ async def test_there_is_an_answer_at_any_moment(sim: Simulation):
         change = chance.choice(changes)
         at = await Moment.at_revision(journal, min(reached, change.revision + chance.choice((0, 1, 20))))
         kind = next(each for each in KINDS if change.key.startswith((f"core/{each.plural}/", f"apps/{each.plural}/")))
-        key = object_key_of(change.key)
+        key = parse_object_key(change.key)
         check(await why(at, REGISTRY, kind, key.name, key.namespace))

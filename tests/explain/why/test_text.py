@@ -20,7 +20,7 @@ from mainstay.explain.why.answer import (
     WhyAnswer,
 )
 from mainstay.explain.why.causes import Cause
-from mainstay.explain.why.text import LINES_MAX, text_of
+from mainstay.explain.why.text import LINES_MAX, render_answer
 
 AT = datetime(2026, 11, 16, 6, 0, 0, tzinfo=UTC)
 DECISION = "scheduler-1-ada5f1f4-2454-4f0e-9c1d-aaaaaaaaaaaa.12"
@@ -66,7 +66,7 @@ FULL = {
 @pytest.mark.parametrize("links", [1, 2, 4, 9, 20])
 @pytest.mark.parametrize("more", [{}, FULL])
 def test_the_first_screen_has_at_most_twelve_lines_and_begins_with_the_cause(links, more):
-    lines = text_of(an_answer(links, **more)).splitlines()
+    lines = render_answer(an_answer(links, **more)).splitlines()
     assert len(lines) <= LINES_MAX == 12
     assert lines[0] == "Pod default/web has no node: the quota is used up."
     assert lines[1].startswith("ZoneQuotaExceeded (quota), waiting")
@@ -74,7 +74,7 @@ def test_the_first_screen_has_at_most_twelve_lines_and_begins_with_the_cause(lin
 
 
 def test_in_full_every_node_and_all_evidence_is_named():
-    text = text_of(an_answer(9, **FULL), wide=True)
+    text = render_answer(an_answer(9, **FULL), wide=True)
     assert all(f"node-{number} " in text for number in range(40))
     assert DECISION in text
     for words in (
@@ -91,7 +91,7 @@ def test_in_full_every_node_and_all_evidence_is_named():
 
 
 def test_the_short_form_says_how_many_links_it_leaves_out():
-    lines = text_of(an_answer(12, **FULL)).splitlines()
+    lines = render_answer(an_answer(12, **FULL)).splitlines()
     [left_out] = [line for line in lines if "more (-o wide)" in line]
     shown = [line for line in lines if line.startswith(("  step-", "✗ filters"))]
     assert int(left_out.split()[1]) == 12 - len(shown)
@@ -107,5 +107,5 @@ def test_as_an_object_it_can_be_read_back():
 
 def test_what_is_satisfied_gives_no_advice():
     answer = an_answer(2, verdict=Verdict.SATISFIED, cause=Cause.SATISFIED, tier=Cause.SATISFIED.tier)
-    assert "try" not in text_of(answer)
-    assert text_of(answer).splitlines()[1] == "Satisfied"
+    assert "try" not in render_answer(answer)
+    assert render_answer(answer).splitlines()[1] == "Satisfied"

@@ -82,11 +82,11 @@ def test_an_assumed_pod_counts_until_it_is_forgotten() -> None:
     assumed = pod_to_place(a_pod("p", cpu="1"))
 
     assert columns.assume(assumed, "n1") == (Cure.POD_PLACED,)
-    assert columns.node_of(assumed.uid) == "n1"
+    assert columns.find_node(assumed.uid) == "n1"
     assert node_for(columns, a_pod("q", cpu="2")) is None
     assert columns.forget(assumed.uid) == (Cure.POD_REMOVED,)
     assert columns.forget(assumed.uid) == ()
-    assert columns.node_of(assumed.uid) is None
+    assert columns.find_node(assumed.uid) is None
     assert node_for(columns, a_pod("q", cpu="2")) == "n1"
 
 
@@ -158,7 +158,7 @@ def test_a_pod_on_a_node_that_is_not_there_may_change() -> None:
     columns.node_changed(a_node("n2", cpu="8"), "n2")
     columns.node_changed(a_node("gone", cpu="2"), "gone")
 
-    assert columns.node_of("uid-default-p") == "gone"
+    assert columns.find_node("uid-default-p") == "gone"
     assert list(scores(Vectors(columns), pod_to_place(a_pod("q", cpu="1")), DEFAULT)) == ["n1", "n2"]
 
 

@@ -196,7 +196,7 @@ def test_an_expired_authority_is_not_replaced_behind_the_back_of_its_clients(dis
 async def test_after_a_power_cut_anywhere_the_next_start_finds_what_it_needs(sim: Simulation):
     for operation in count(1):
         disk = sim.env(f"server-{operation}").disk
-        sim.disk_of(f"server-{operation}").cut_power_before(operation)
+        sim.get_disk(f"server-{operation}").cut_power_before(operation)
         try:
             ensure(disk)
         except PowerLost:

@@ -74,7 +74,7 @@ async def a_journaled_server(
             metrics = Metrics(env.clock)
             journal = None
             if has_journal:
-                disk = sim.disk_of("journal")
+                disk = sim.get_disk("journal")
                 journal = await open_journal(disk, store, env.clock, limits or JournalLimits(), closing, metrics)
             audit = await Audit.start(env.disk, "audit_log", authenticator) if audit_log else None
             if audit is not None:

@@ -36,7 +36,7 @@ from mainstay.journal.record import (
     micros,
 )
 from mainstay.journal.sampling import Sampler
-from mainstay.journal.trace_id import trace_of
+from mainstay.journal.trace_id import derive_trace_id
 from mainstay.server.decisions.journal import JournalLimits
 from mainstay.sim.cluster.cluster import NodeOptions, whole_cluster
 from mainstay.sim.cluster.world import World
@@ -72,8 +72,8 @@ async def test_a_batch_that_comes_twice_is_there_once(sim: Simulation):
 async def test_an_answer_means_that_the_records_survive_a_power_cut(sim: Simulation):
     async with a_journaled_server(sim) as served:
         await served.tell([a_decision(number=1)])
-        found = Reader(sim.disk_of("journal").after_power_cut()).decisions().records
-        sim.disk_of("journal")._has_power = True  # So that the server can be stopped.
+        found = Reader(sim.get_disk("journal").after_power_cut()).decisions().records
+        sim.get_disk("journal")._has_power = True  # So that the server can be stopped.
 
     assert [each.id for each in found] == ["replicasets-1"]
 
@@ -133,11 +133,11 @@ async def test_losses_that_components_tell_of_are_counted(sim: Simulation):
 
 async def test_a_full_disk_makes_components_wait_and_loses_nothing(sim: Simulation):
     async with a_journaled_server(sim) as served:
-        sim.disk_of("journal").capacity_bytes = 0
+        sim.get_disk("journal").capacity_bytes = 0
         with pytest.raises(Throttled, match="disk does not take these records"):
             await served.tell([a_decision(number=1)])
         await served.admin.create(CONFIG_MAPS, a_configmap("one"))  # All else goes on.
-        sim.disk_of("journal").capacity_bytes = None
+        sim.get_disk("journal").capacity_bytes = None
         await served.tell([a_decision(number=1)])
 
         assert [each.id for each in (await served.journal.decisions()).records] == ["replicasets-1"]
@@ -145,7 +145,7 @@ async def test_a_full_disk_makes_components_wait_and_loses_nothing(sim: Simulati
 
 async def test_when_much_is_waiting_for_the_disk_no_more_is_taken(sim: Simulation):
     async with a_journaled_server(sim) as served:
-        sim.disk_of("journal").capacity_bytes = 0
+        sim.get_disk("journal").capacity_bytes = 0
         for first in (0, 40):
             with pytest.raises(Throttled, match="send them again later"):
                 now = micros(sim.env("server").clock.wall())
@@ -153,7 +153,7 @@ async def test_when_much_is_waiting_for_the_disk_no_more_is_taken(sim: Simulatio
                 await served.tell(large)
         with pytest.raises(Throttled, match="does not keep up"):
             await served.tell([a_decision(number=100)])
-        sim.disk_of("journal").capacity_bytes = None
+        sim.get_disk("journal").capacity_bytes = None
         await tasks.sleep(timedelta(seconds=5))
         await served.tell([a_decision(number=100, at=micros(sim.env("server").clock.wall()))])
 
@@ -331,7 +331,7 @@ async def test_a_refusal_of_a_quota_is_a_decision_with_its_typed_cause(sim: Simu
 
     assert (found.component, found.outcome.reason) == ("quota", "QuotaExceeded")
     assert "exceeded quota: q" in found.outcome.message
-    assert (found.user, found.parent, found.trace) == ("admin", "rs-7", trace_of("rs-7"))
+    assert (found.user, found.parent, found.trace) == ("admin", "rs-7", derive_trace_id("rs-7"))
     assert (found.id, found.why_not) == (f"quota-{found.audits[0]}", (WhyNot.READ_OUTSIDE,))
     assert (found.actions[0].verb, found.actions[0].name) == ("create", "web")
     [write] = found.writes
@@ -505,7 +505,7 @@ async def test_audit_lines_lead_to_the_revision_the_decision_and_the_trace(sim: 
         created["annotations"]
         | {
             "mainstay.dev/decision": "d-1",
-            "mainstay.dev/trace": trace_of("d-1"),
+            "mainstay.dev/trace": derive_trace_id("d-1"),
             "mainstay.dev/revision": made["metadata"]["resourceVersion"],
         }
         == created["annotations"]

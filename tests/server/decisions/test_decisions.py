@@ -26,7 +26,7 @@ from mainstay.journal.record import (
     encode,
     micros,
 )
-from mainstay.journal.trace_id import trace_of
+from mainstay.journal.trace_id import derive_trace_id
 from mainstay.server.auth.authorization import User
 from mainstay.server.decisions import feed as decision_feed
 from mainstay.server.decisions import reads
@@ -79,7 +79,7 @@ async def test_a_decision_is_shown_as_an_object_with_all_that_its_record_says(si
     assert shown["lookedAt"] == [{"kind": "nodes", "name": "n1", "revision": 3}]
     assert shown["writes"] == [{"kind": "pods", "namespace": "default", "name": "web-1", "revision": 918_812}]
     assert shown["actions"][0]["digest"] == "0102"
-    assert (shown["traceID"], shown["auditIDs"]) == (trace_of(record.id), ["audit-1"])
+    assert (shown["traceID"], shown["auditIDs"]) == (derive_trace_id(record.id), ["audit-1"])
     assert (shown["queueWaitMicroseconds"], shown["priority"]) == (1_500, 10)
     assert shown["kept"] == "actions=full"
     assert shown["metadata"]["creationTimestamp"] == "2023-11-14T22:13:20Z"

@@ -22,7 +22,7 @@ from mainstay.journal.record import (
     MemoryRecord,
     RecordedMemory,
     WriteRecord,
-    digest_of,
+    compute_digest,
     encode,
     moment,
 )
@@ -60,8 +60,8 @@ def test_what_is_asked_for_comes_back_from_the_query_as_it_was():
         "since": moment(AT), "before": moment(AT + 7), "limit": 5,
     }  # fmt: skip
 
-    assert wire.wanted_in("writes", wire.query_of(wanted)) == wanted
-    assert wire.query_of({"kind": "", "namespace": None, "name": "", "until": None}) == []
+    assert wire.wanted_in("writes", wire.build_query(wanted)) == wanted
+    assert wire.build_query({"kind": "", "namespace": None, "name": "", "until": None}) == []
     assert wire.vector_in([value for _, value in wire.vector_query({"pods": 3, "x.y.z": 4})]) == {"pods": 3, "x.y.z": 4}
 
 
@@ -104,9 +104,9 @@ async def test_history_can_be_asked_for_at_once_after_a_write(sim: Simulation):
 
 async def test_decisions_that_components_tell_of_can_be_asked_for(sim: Simulation):
     memory = b"m" * 5_000
-    large = a_decision("api", 3, memory=RecordedMemory(len(memory), digest=digest_of(memory)), kept="actions=full")
+    large = a_decision("api", 3, memory=RecordedMemory(len(memory), digest=compute_digest(memory)), kept="actions=full")
     async with a_journaled_server(sim) as served:
-        remembered = MemoryRecord("replicasets", digest_of(memory), AT, memory)
+        remembered = MemoryRecord("replicasets", compute_digest(memory), AT, memory)
         await served.tell([a_decision("web", 1), a_decision("web", 2), remembered, large, LostRecord(AT, AT + 9, 4, 0)])
         journal = served.journal
 
@@ -216,12 +216,12 @@ def test_an_answer_with_a_record_of_a_newer_version_is_read_as_far_as_it_is_know
 async def test_catching_up_gives_up_on_a_disk_that_does_not_take_it(sim: Simulation):
     async with a_journaled_server(sim) as served:
         await served.journal.extent()
-        sim.disk_of("journal").capacity_bytes = 0
+        sim.get_disk("journal").capacity_bytes = 0
         await served.admin.create(CONFIG_MAPS, a_configmap("one"))
         began_ns = sim.loop.time_ns()
         extent = await served.journal.extent()
         waited = timedelta(microseconds=(sim.loop.time_ns() - began_ns) // 1000)
-        sim.disk_of("journal").capacity_bytes = None
+        sim.get_disk("journal").capacity_bytes = None
         await tasks.sleep(timedelta(seconds=3))
         later = await served.journal.extent()
 

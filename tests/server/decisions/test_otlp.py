@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from mainstay.journal.record import Ending
-from mainstay.journal.trace_id import span_of, trace_of
+from mainstay.journal.trace_id import derive_span_id, derive_trace_id
 from mainstay.server.decisions import otlp
 from mainstay.server.decisions.otlp import SpanSender
 from tests.server.decisions.test_spans import a_decision, a_write
@@ -63,10 +63,10 @@ def test_a_decision_and_its_write_reach_the_collector_as_one_trace():
 
     assert (sender.sent, sender.dropped) == (2, 0)
     write, decision = got
-    assert write.trace_id.hex() == trace_of("replicaset-1")
-    assert write.parent_span_id.hex() == span_of("replicaset-1")
-    assert decision.trace_id.hex() == trace_of("d-1")
-    assert decision.links[0].trace_id.hex() == trace_of("replicaset-1")
+    assert write.trace_id.hex() == derive_trace_id("replicaset-1")
+    assert write.parent_span_id.hex() == derive_span_id("replicaset-1")
+    assert decision.trace_id.hex() == derive_trace_id("d-1")
+    assert decision.links[0].trace_id.hex() == derive_trace_id("replicaset-1")
     assert decision.links[0].span_id == write.span_id
     told = {each.key: each.value for each in decision.attributes}
     assert told["mainstay.decision.id"].string_value == "d-1"

@@ -1,7 +1,7 @@
 """Traces are made of records: what belongs together has one trace, and links lead across controllers."""
 
 from mainstay.journal.record import DecisionRecord, Ending, Outcome, Subject, ViewPart, WriteRecord
-from mainstay.journal.trace_id import span_of, trace_of
+from mainstay.journal.trace_id import derive_span_id, derive_trace_id
 from mainstay.server.decisions import spans
 from mainstay.server.decisions.spans import SpanReference, Spans
 
@@ -31,7 +31,7 @@ def a_decision(name: str, *, woken_by: tuple[int, ...] = (), ending: Ending = En
 def test_a_decision_is_a_span_that_says_what_it_saw_and_what_came_of_it():
     span = Spans().of_decision(a_decision("d-1", ending=Ending.RETRY))
 
-    assert span.place == SpanReference(trace_of("d-1"), span_of("d-1"))
+    assert span.place == SpanReference(derive_trace_id("d-1"), derive_span_id("d-1"))
     assert (span.start_us, span.end_us, span.failure) == (6_000_000, 7_000_000, "no room")
     assert span.attributes == {
         "mainstay.object.kind": "pods",
@@ -50,8 +50,8 @@ def test_a_decision_is_a_span_that_says_what_it_saw_and_what_came_of_it():
 def test_what_a_decision_writes_is_a_child_in_its_trace():
     span = Spans().of_write(a_write(50, decision="d-1"))
 
-    assert span.place.trace == trace_of("d-1")
-    assert span.parent == SpanReference(trace_of("d-1"), span_of("d-1"))
+    assert span.place.trace == derive_trace_id("d-1")
+    assert span.parent == SpanReference(derive_trace_id("d-1"), derive_span_id("d-1"))
 
 
 def test_a_users_write_has_the_trace_of_its_request():

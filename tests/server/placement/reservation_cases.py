@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mainstay.api.reservations import is_active, ports_of, reservation_name, resources_of
+from mainstay.api.reservations import count_resources, is_active, list_ports, reservation_name
 from mainstay.api.times import format_time
 from mainstay.env import Chance
 from mainstay.server.placement.ledger.charge import CHARGES, decode_charge, port_text
@@ -75,8 +75,8 @@ async def require_exact(store: Store, at: int | None = None) -> None:
         spec = reservation["spec"]
         if is_active(reservation):
             active[spec["workload"]["uid"], spec["generation"], spec["intent"]] += 1
-            held.setdefault(spec["nodeName"], Counter()).update(resources_of(reservation))
-            ports.setdefault(spec["nodeName"], Counter()).update(port_text(port) for port in ports_of(reservation))
+            held.setdefault(spec["nodeName"], Counter()).update(count_resources(reservation))
+            ports.setdefault(spec["nodeName"], Counter()).update(port_text(port) for port in list_ports(reservation))
     twice = [intent for intent, count in active.items() if count > 1]
     if twice:
         raise Broken(f"at revision {at} there are several active reservations for {twice}")

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.api.kinds import BUILTIN
-from mainstay.api.pod_resources import requests_of
+from mainstay.api.pod_resources import count_requests
 from mainstay.api.quantity import parse
-from mainstay.api.quota_usage import CLAIMS, SERVICES, is_about, terms_of, usage_of
+from mainstay.api.quota_usage import CLAIMS, SERVICES, count_usage, is_about, parse_terms
 from mainstay.api.quota_usage import PODS as POD
 from mainstay.server.quota.tally import QuotaTally, changed, find_exceeded, parse_limit
 from mainstay.store import open_memory
@@ -41,7 +41,7 @@ def shown(amounts: Any) -> dict[str, str]:
 def test_a_pod_takes_what_its_containers_ask_for_by_all_the_names_that_quotas_have_for_it():
     pod = needing({"cpu": "500m", "memory": "1Gi", "example.com/gpu": "2"}, {"cpu": "1", "memory": "2Gi"})
 
-    assert shown(usage_of(POD, pod)) == {
+    assert shown(count_usage(POD, pod)) == {
         "count/pods": "1",
         "pods": "1",
         "cpu": "500m",
@@ -57,7 +57,7 @@ def test_a_pod_takes_what_its_containers_ask_for_by_all_the_names_that_quotas_ha
 def test_a_pod_that_has_ended_is_only_counted():
     pod = {**needing({"cpu": "1"}), "status": {"phase": "Succeeded"}}
 
-    assert shown(usage_of(POD, pod)) == {"count/pods": "1"}
+    assert shown(count_usage(POD, pod)) == {"count/pods": "1"}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_pod_that_has_ended_is_only_counted():
 def test_a_service_takes_node_ports_and_load_balancers(spec, ports, balancers):
     service = {"spec": {"ports": [{"port": 80, "nodePort": 30_080}, {"port": 81}], **spec}}
 
-    assert shown(usage_of(SERVICES, service)) == {
+    assert shown(count_usage(SERVICES, service)) == {
         "count/services": "1",
         "services": "1",
         "services.nodeports": ports,
@@ -87,7 +87,7 @@ def test_a_claim_takes_storage_of_its_class():
         "status": {"allocatedResources": {"storage": "12Gi"}},
     }
 
-    assert shown(usage_of(CLAIMS, claim)) == {
+    assert shown(count_usage(CLAIMS, claim)) == {
         "count/persistentvolumeclaims": "1",
         "persistentvolumeclaims": "1",
         "requests.storage": "12Gi",
@@ -118,8 +118,8 @@ def test_a_claim_takes_storage_of_its_class():
     ],
 )
 def test_a_quota_with_a_scope_is_about_some_pods_only(scope, pod, is_meant):
-    assert is_about(terms_of(a_quota("q", [scope])), POD, pod) is is_meant
-    assert not is_about(terms_of(a_quota("q", [scope])), SERVICES, {"metadata": {}, "spec": {}})
+    assert is_about(parse_terms(a_quota("q", [scope])), POD, pod) is is_meant
+    assert not is_about(parse_terms(a_quota("q", [scope])), SERVICES, {"metadata": {}, "spec": {}})
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_scope_may_name_priority_classes(operator, values, meant):
 
     pods = {name: needing(priorityClassName=name) for name in ("high", "low", None)}
 
-    assert [name for name in pods if is_about(terms_of(quota), POD, pods[name])] == meant
+    assert [name for name in pods if is_about(parse_terms(quota), POD, pods[name])] == meant
 
 
 AMOUNTS = st.dictionaries(
@@ -161,7 +161,7 @@ def test_a_quota_and_a_node_are_of_one_opinion_about_what_a_pod_needs(containers
     spec = {"containers": containers, "initContainers": init, "overhead": overhead, "resources": {"requests": whole}}
     pod = {"metadata": {}, "spec": spec}
 
-    used, needed = usage_of(POD, pod), requests_of(pod)
+    used, needed = count_usage(POD, pod), count_requests(pod)
 
     for name in ("cpu", "memory", "example.com/gpu"):
         asked = used.get(f"requests.{name}")
@@ -220,7 +220,7 @@ def test_what_is_used_is_always_the_sum_of_what_is_there(steps):
     for name, quota in tally.quotas.items():
         objects = [pod for pod in there.values() if is_about(quota.terms, POD, pod)]
         for resource, used in quota.used.items():
-            total = sum(usage_of(POD, pod)[resource].nano for pod in objects if resource in usage_of(POD, pod))
+            total = sum(count_usage(POD, pod)[resource].nano for pod in objects if resource in count_usage(POD, pod))
             assert parse(used).nano == total, (name, resource)
 
 
@@ -395,4 +395,4 @@ def test_a_planted_bug_is_found(twin: Twin, monkeypatch: pytest.MonkeyPatch):
 def test_every_kind_of_kubernetes_can_be_counted():
     for kind in BUILTIN:
         if kind.namespaced and kind.plural not in ("pods", "services", "persistentvolumeclaims", "events"):
-            assert len(usage_of((kind.group, kind.plural), {"metadata": {}})) >= 1
+            assert len(count_usage((kind.group, kind.plural), {"metadata": {}})) >= 1

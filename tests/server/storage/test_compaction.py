@@ -18,7 +18,7 @@ from tests.server.world import CONFIGMAPS, a_configmap, a_server
 
 async def test_history_is_kept_for_a_while_and_then_forgotten(sim):
     store = await open_memory()
-    compacting = tasks.spawn(compact_regularly(store, sim.clock_of("server")), name="compact")
+    compacting = tasks.spawn(compact_regularly(store, sim.get_clock("server")), name="compact")
     await store.commit([], [Put("a", b"1")])
     await tasks.sleep(timedelta(minutes=4))
     await store.commit([], [Put("a", b"2")])
@@ -32,9 +32,9 @@ async def test_history_is_kept_for_a_while_and_then_forgotten(sim):
 
 async def test_the_journal_has_what_the_store_has_forgotten_with_the_decision_it_came_from(sim):
     store = await open_memory()
-    disk = sim.disk_of("journal")
+    disk = sim.get_disk("journal")
     source = StoreHistory(store)
-    recorder = HistoryRecorder(disk, source, sim.clock_of("server"))
+    recorder = HistoryRecorder(disk, source, sim.get_clock("server"))
     await recorder.start()
     async with a_server(sim, store=store) as client:
         headers = {"Mainstay_Decision": "d-17", "Mainstay_Cause": "w-3", "Mainstay_Operation": "op-1"}

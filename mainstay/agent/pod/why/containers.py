@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from mainstay.agent.pod.why.ends import START_ERROR, Ends, ends_of, is_shaky, statuses_of
+from mainstay.agent.pod.why.ends import START_ERROR, Ends, find_ends, is_shaky, list_container_statuses
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import CONFIG_MAPS, PODS, SECRETS
-from mainstay.api.pod_state import condition_of, node_of, time_of
+from mainstay.api.pod_state import find_condition, get_node_name, parse_time_or_none
 from mainstay.explain.why.answer import Also, Verdict
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import Cause, gravity
@@ -18,13 +18,13 @@ from mainstay.explain.why.found import (
     Finding,
     ago,
     broken,
+    build_source,
+    build_subject,
     clock,
     count,
-    evidence_of,
     said_by,
     sentence,
     shortened,
-    subject_of,
     waiting,
 )
 from mainstay.journal.record import DecisionRecord
@@ -57,11 +57,11 @@ _FAILED_PROBE: Final = re.compile(r"(Liveness|Startup|Readiness) probe failed(?:
 
 async def not_started(case: Case, pod: Object) -> Finding | None:
     """Why a container waits or ends again and again. None: nothing of that kind is said."""
-    who = subject_of(PODS, pod).words
+    who = build_subject(PODS, pod).words
     probes = await _failed_probes(case, pod)
     all_found = []
-    for status in statuses_of(pod):
-        ends = await ends_of(case, pod, str(status.get("name") or ""))
+    for status in list_container_statuses(pod):
+        ends = await find_ends(case, pod, str(status.get("name") or ""))
         found = _waits(pod, who, status, probes, ends, case.now)
         if found is not None:
             all_found.append(found)
@@ -87,11 +87,11 @@ async def _unless_there_by_now(case: Case, pod: Object, found: Finding) -> Findi
 
 async def restarted_lately(case: Case, pod: Object) -> Finding | None:
     """Whether a pod that is ready at this moment is restarted so often that this says little."""
-    who = subject_of(PODS, pod).words
-    for status in statuses_of(pod):
+    who = build_subject(PODS, pod).words
+    for status in list_container_statuses(pod):
         if not is_shaky(status, case.now):
             continue
-        ends = await ends_of(case, pod, str(status.get("name") or ""))
+        ends = await find_ends(case, pod, str(status.get("name") or ""))
         found = _waits(pod, who, status, await _failed_probes(case, pod), ends, case.now)
         if found is not None:
             text = found.sentence.removesuffix(".")
@@ -102,16 +102,16 @@ async def restarted_lately(case: Case, pod: Object) -> Finding | None:
 
 def was_restarted_lately(pod: Object, now: datetime) -> bool:
     """Whether a pod may be one of those that `restarted_lately` has something to say about."""
-    return any(is_shaky(status, now) for status in statuses_of(pod))
+    return any(is_shaky(status, now) for status in list_container_statuses(pod))
 
 
 async def not_ready(case: Case, pod: Object) -> Finding:
     """Why a pod whose containers have started is not ready."""
-    who, node = subject_of(PODS, pod).words, node_of(pod)
+    who, node = build_subject(PODS, pod).words, get_node_name(pod)
     probes = await _failed_probes(case, pod)
     spec = {each.get("name"): each for each in (pod.get("spec") or NOTHING).get("containers") or ()}
-    ready = condition_of(pod, "Ready") or NOTHING
-    since = time_of(ready.get("lastTransitionTime"))
+    ready = find_condition(pod, "Ready") or NOTHING
+    since = parse_time_or_none(ready.get("lastTransitionTime"))
     for status in (pod.get("status") or NOTHING).get("containerStatuses") or ():
         name = status.get("name", "")
         running = (status.get("state") or NOTHING).get("running")
@@ -125,7 +125,7 @@ async def not_ready(case: Case, pod: Object) -> Finding:
             return Finding(cause=Cause.RESTARTING, sentence=text, verdict=Verdict.WAITING, since=since, chain=(link,))
         if status.get("ready") or running is None:
             continue
-        started_at = time_of(running.get("startedAt"))
+        started_at = parse_time_or_none(running.get("startedAt"))
         kind = "Startup" if not status.get("started") and container.get("startupProbe") else "Readiness"
         probe = container.get("startupProbe" if kind == "Startup" else "readinessProbe")
         if probe is None:
@@ -158,23 +158,23 @@ async def not_ready(case: Case, pod: Object) -> Finding:
 
 async def failed(case: Case, pod: Object) -> Finding:
     """Why a pod has failed for good."""
-    who, node = subject_of(PODS, pod).words, node_of(pod)
+    who, node = build_subject(PODS, pod).words, get_node_name(pod)
     status = pod.get("status") or NOTHING
     reason, message = str(status.get("reason") or ""), str(status.get("message") or "")
     agent = await _last_of_agent(case, pod)
-    evidence = (said_by(pod), *((evidence_of(agent),) if agent is not None else ()))
+    evidence = (said_by(pod), *((build_source(agent),) if agent is not None else ()))
     if reason == "DeadlineExceeded":
         seconds = (pod.get("spec") or NOTHING).get("activeDeadlineSeconds")
         text = f"{who} was terminated on {node}: it exceeded its activeDeadlineSeconds of {seconds}"
         link = broken("agent", text, *evidence)
         return Finding(cause=Cause.DEADLINE_EXCEEDED, sentence=sentence(text), verdict=Verdict.BLOCKED, chain=(link,))
-    for each in statuses_of(pod):
+    for each in list_container_statuses(pod):
         ended = (each.get("state") or NOTHING).get("terminated") or NOTHING
         if ended and int(ended.get("exitCode") or 0) != 0:
             how = _ended(pod, str(each.get("name") or ""), ended)
             text = f"{who} failed: its container {each.get('name')} {how} on {node}"
             link = broken("agent", f"container {each.get('name')} {how}", *evidence)
-            since = time_of(ended.get("finishedAt"))
+            since = parse_time_or_none(ended.get("finishedAt"))
             is_wrong = ended.get("reason") == START_ERROR
             failing = Cause.CONTAINER_CANNOT_START if is_wrong else Cause.CONTAINER_FAILED
             advice = "" if is_wrong else _read_log(pod, str(each.get("name") or ""))
@@ -220,12 +220,12 @@ def _waits(
     ends: Ends,
     now: datetime,
 ) -> Finding | None:
-    name, node = str(status.get("name") or ""), node_of(pod)
+    name, node = str(status.get("name") or ""), get_node_name(pod)
     held: Mapping[str, Any] = (status.get("state") or NOTHING).get("waiting") or NOTHING
     reason, message = str(held.get("reason") or ""), str(held.get("message") or "")
     restarts = int(status.get("restartCount") or 0)
-    ready = condition_of(pod, "Ready")
-    since = time_of((ready or NOTHING).get("lastTransitionTime"))
+    ready = find_condition(pod, "Ready")
+    since = parse_time_or_none((ready or NOTHING).get("lastTransitionTime"))
 
     def blocked(cause: Cause, text: str, short: str) -> Finding:
         link = broken("agent", short, said_by(pod, ready))
@@ -233,7 +233,7 @@ def _waits(
         return Finding(cause=cause, sentence=said, verdict=Verdict.BLOCKED, since=since, chain=(link,))
 
     if reason in _IMAGE:
-        image = str(_spec_of(pod, name).get("image") or status.get("image") or "")
+        image = str(_find_container_spec(pod, name).get("image") or status.get("image") or "")
         text = f"{who} does not start on {node}: the image {image} of container {name} cannot be pulled ({reason})"
         if message and image not in message:
             text += f": {message}"
@@ -284,7 +284,7 @@ def _read_log(pod: Object, container: str, *, is_previous: bool = False) -> str:
     return f"Read its log: `mainstay logs {metadata['name']} {where}{previous}`."
 
 
-def _spec_of(pod: Object, name: str) -> Mapping[str, Any]:
+def _find_container_spec(pod: Object, name: str) -> Mapping[str, Any]:
     spec = pod.get("spec") or NOTHING
     containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
     return next((each for each in containers if each.get("name") == name), NOTHING)
@@ -299,7 +299,7 @@ def _ended(pod: Object, name: str, ended: Mapping[str, Any]) -> str:
     how = f"was killed by signal {signal}" if signal else f"exited with code {code}"
     also = f" ({reason})" if reason and reason not in ("Error", "Completed") else ""
     if reason == "OOMKilled":
-        limit = ((_spec_of(pod, name).get("resources") or NOTHING).get("limits") or NOTHING).get("memory")
+        limit = ((_find_container_spec(pod, name).get("resources") or NOTHING).get("limits") or NOTHING).get("memory")
         how, also = "was OOM-killed", f" (limit {limit})" if limit else ""
     message = str(ended.get("message") or "")
     return f"{how}{also}" + (f": {shortened(message, 100)}" if message else "")
@@ -362,7 +362,7 @@ def _probe_words(probe: Mapping[str, Any]) -> str:
 
 async def _last_of_agent(case: Case, pod: Object) -> DecisionRecord | None:
     """The agent's last decision about a pod, if it has recorded one."""
-    metadata, node = pod["metadata"], node_of(pod)
+    metadata, node = pod["metadata"], get_node_name(pod)
     records = await case.records(PODS.text, metadata.get("namespace") or "", metadata["name"], metadata.get("uid", ""))
     own = [
         each
@@ -374,7 +374,7 @@ async def _last_of_agent(case: Case, pod: Object) -> DecisionRecord | None:
 
 def not_taken_on(pod: Object, since: datetime | None, now: datetime) -> Finding:
     """The pod is bound, and the agent has not said anything about it."""
-    who, name = subject_of(PODS, pod).words, node_of(pod)
+    who, name = build_subject(PODS, pod).words, get_node_name(pod)
     is_late = since is not None and now - since > TAKEN_ON_WITHIN
     text = f"{who} is bound to {name} for {ago(since, now)}, but the agent of {name} has not acknowledged it"
     if is_late:

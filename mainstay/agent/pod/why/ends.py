@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
-from mainstay.api.pod_state import time_of
+from mainstay.api.pod_state import parse_time_or_none
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.found import NOTHING
 
@@ -64,10 +64,10 @@ class Ends:
     def since(self, *, only_failures: bool = True) -> datetime | None:
         """The first of those in a row."""
         row = self.in_a_row(only_failures=only_failures)
-        return time_of(row[0].get("finishedAt")) if row else None
+        return parse_time_or_none(row[0].get("finishedAt")) if row else None
 
 
-async def ends_of(case: Case, pod: Object, name: str) -> Ends:
+async def find_ends(case: Case, pod: Object, name: str) -> Ends:
     """All ends of a container that the versions of its pod tell of."""
     metadata = pod["metadata"]
     versions = await case.versions(PODS.text, metadata.get("namespace") or "", metadata["name"])
@@ -80,12 +80,12 @@ async def ends_of(case: Case, pod: Object, name: str) -> Ends:
         for ended in _ends_in(each, name):
             found[str(ended.get("finishedAt") or "")] = ended
     ordered = tuple(found[at] for at in sorted(found))
-    status = next((each for each in statuses_of(pod) if each.get("name") == name), NOTHING)
+    status = next((each for each in list_container_statuses(pod) if each.get("name") == name), NOTHING)
     has_ended = bool((status.get("state") or NOTHING).get("terminated"))
     return Ends(ordered, is_complete=len(ordered) >= int(status.get("restartCount") or 0) + has_ended)
 
 
-def statuses_of(pod: Object) -> list[Mapping[str, Any]]:
+def list_container_statuses(pod: Object) -> list[Mapping[str, Any]]:
     status = pod.get("status") or NOTHING
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
@@ -100,17 +100,17 @@ def has_failed(ended: Mapping[str, Any]) -> bool:
 def is_shaky(status: Mapping[str, Any], now: datetime) -> bool:
     """Whether a container was restarted not long ago, and has not shown since that it lasts longer than before."""
     last: Mapping[str, Any] = (status.get("lastState") or NOTHING).get("terminated") or NOTHING
-    began, ended = time_of(last.get("startedAt")), time_of(last.get("finishedAt"))
+    began, ended = parse_time_or_none(last.get("startedAt")), parse_time_or_none(last.get("finishedAt"))
     if ended is None or not int(status.get("restartCount") or 0) or now - ended > RESTARTED_LATELY:
         return False
-    started = time_of(((status.get("state") or NOTHING).get("running") or NOTHING).get("startedAt"))
+    started = parse_time_or_none(((status.get("state") or NOTHING).get("running") or NOTHING).get("startedAt"))
     if began is None or started is None:
         return True
     return now - started < max(LONGER * (ended - began), LASTING_MIN)
 
 
 def _ends_in(pod: Object, name: str) -> Iterable[Mapping[str, Any]]:
-    for status in statuses_of(pod):
+    for status in list_container_statuses(pod):
         if status.get("name") == name:
             for when in ("lastState", "state"):
                 if ended := (status.get(when) or NOTHING).get("terminated"):
@@ -118,5 +118,5 @@ def _ends_in(pod: Object, name: str) -> Iterable[Mapping[str, Any]]:
 
 
 def _lasted(ended: Mapping[str, Any]) -> timedelta:
-    began, over = time_of(ended.get("startedAt")), time_of(ended.get("finishedAt"))
+    began, over = parse_time_or_none(ended.get("startedAt")), parse_time_or_none(ended.get("finishedAt"))
     return timedelta() if began is None or over is None else over - began

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from mainstay.api.kind import Object
 from mainstay.api.node_health import OUT_OF_SERVICE, PRESSURES, SUSPECTED
-from mainstay.api.taints import KEEPS_AWAY, UNSCHEDULABLE, Taint, Toleration, taints_of, untolerated
+from mainstay.api.taints import KEEPS_AWAY, UNSCHEDULABLE, Taint, Toleration, parse_taints, untolerated
 from mainstay.api.well_known_labels import NOT_READY_TAINT, UNREACHABLE_TAINT
 from mainstay.scheduler.reasons import Refusal, RefusalReason
 
@@ -98,7 +98,7 @@ def _note(blocked: Blocked, refusal: Refusal, free: int, node: Object, toleratio
     wanted = refusal.wanted or 0
     if refusal.reason is RefusalReason.UNTOLERATED_TAINT:
         # The reason names the first one only.
-        taints = untolerated(taints_of(node), tolerations, KEEPS_AWAY)
+        taints = untolerated(parse_taints(node), tolerations, KEEPS_AWAY)
         blocked.health = tuple(taint for taint in taints if taint.key in _OF_HEALTH)
         blocked.taints = tuple(taint for taint in taints if taint.key not in _OF_HEALTH)
         if blocked.health:

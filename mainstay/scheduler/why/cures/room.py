@@ -14,7 +14,7 @@ from typing import Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
-from mainstay.api.owners import controller_of
+from mainstay.api.owners import find_controller
 from mainstay.api.pod_resources import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -23,12 +23,12 @@ from mainstay.api.pod_resources import (
     PODS,
     HostPort,
     amount,
-    amounts_of,
     conflicts,
-    requests_of,
+    count_requests,
+    parse_amounts,
 )
 from mainstay.api.well_known_labels import HOSTNAME, ZONE_LABEL
-from mainstay.explain.cures.owner import Workload, set_requests, unchangeable, workload_of
+from mainstay.explain.cures.owner import Workload, find_workload, set_requests, unchangeable
 from mainstay.explain.cures.values import CureKind
 from mainstay.loop import deletion_order
 from mainstay.scheduler.cache.charge import build_charge, build_reservation_charge
@@ -51,14 +51,14 @@ class Room:
     def __init__(self, objects: Objects, pod: Object) -> None:
         self._objects = objects
         self._pod = pod
-        self._workload = workload_of(pod)
+        self._workload = find_workload(pod)
         self._priority = _priority(pod)
         self._on: dict[str, list[Object]] = {}
         for each in objects.pods:
-            node = pod_state.node_of(each)
+            node = pod_state.get_node_name(each)
             if node and not pod_state.is_over(each):
                 self._on.setdefault(node, []).append(each)
-        self._zones = {node["metadata"]["name"]: pod_state.zone_of(node) for node in objects.nodes}
+        self._zones = {node["metadata"]["name"]: pod_state.get_zone(node) for node in objects.nodes}
 
     def steps(self, blocked: Blocked) -> Iterator[CureStep]:
         """What could make room on one node. Smaller ones first."""
@@ -102,7 +102,7 @@ class Room:
         limits = {resource: free for resource, (_, free) in blocked.short.items()}
         for (_, resource), (_, left) in blocked.quotas.items():
             limits[resource] = min(left, limits.get(resource, left))
-        now, pod = requests_of(self._pod), self._pod
+        now, pod = count_requests(self._pod), self._pod
         texts, changed = [], dict[str, dict[str, str]]()
         share = 100
         for resource, free in sorted(limits.items()):
@@ -131,15 +131,15 @@ class Room:
         """Scale another workload down, by as little as frees enough of this node."""
         priorities: dict[Workload, int] = {}
         for pod in self._on.get(blocked.node, ()):
-            workload = workload_of(pod)
+            workload = find_workload(pod)
             if workload != self._workload and workload.kind in ("deployment", "replicaset"):
                 priorities[workload] = _priority(pod)
         for workload in sorted(priorities, key=lambda each: (priorities[each], each))[:WORKLOADS_MAX]:
-            active = [pod for pod in self._of.get(workload, ()) if pod_state.is_active(pod)]
+            active = [pod for pod in self._by_workload.get(workload, ()) if pod_state.is_active(pod)]
             first = deletion_order.chosen(active, PODS_MAX, zones=self._zones)
             for count in range(1, len(first) + 1):
                 gone = first[:count]
-                here = [pod for pod in gone if pod_state.node_of(pod) == blocked.node]
+                here = [pod for pod in gone if pod_state.get_node_name(pod) == blocked.node]
                 if not _suffices(here, lacks, blocked):
                     continue
                 left = len(active) - count
@@ -152,7 +152,7 @@ class Room:
         victims = self._victims(blocked, lacks)
         if not victims:
             return
-        replacements = tuple(_replacement(pod) for pod in victims if controller_of(pod) is not None)
+        replacements = tuple(_replacement(pod) for pod in victims if find_controller(pod) is not None)
         namespaces: dict[str, list[str]] = {}
         for pod in victims:
             namespaces.setdefault(pod["metadata"].get("namespace") or "", []).append(pod["metadata"]["name"])
@@ -169,7 +169,7 @@ class Room:
         here = [
             pod
             for pod in self._on.get(blocked.node, ())
-            if pod_state.is_active(pod) and _priority(pod) <= self._priority and workload_of(pod) != self._workload
+            if pod_state.is_active(pod) and _priority(pod) <= self._priority and find_workload(pod) != self._workload
         ]
         chosen = [pod for pod in here if _holds_port(pod, blocked)] if blocked.ports else []
         rest = [pod for pod in here if pod not in chosen]
@@ -186,16 +186,16 @@ class Room:
         return sorted(chosen, key=lambda pod: str(pod["metadata"]["name"])) if len(chosen) <= PODS_MAX else None
 
     @cached_property
-    def _of(self) -> dict[Workload, list[Object]]:
+    def _by_workload(self) -> dict[Workload, list[Object]]:
         """All pods of each workload, wherever they are."""
         by_owner: dict[str, list[Object]] = {}
         for pod in self._objects.pods:
-            owner = controller_of(pod)
+            owner = find_controller(pod)
             if owner is not None:
                 by_owner.setdefault(owner["uid"], []).append(pod)
         found: dict[Workload, list[Object]] = {}
         for pods in by_owner.values():
-            found.setdefault(workload_of(pods[0]), []).extend(pods)
+            found.setdefault(find_workload(pods[0]), []).extend(pods)
         return found
 
     # One more node.
@@ -206,7 +206,7 @@ class Room:
         shape, words = None, ""
         for node in sorted(self._objects.nodes, key=lambda each: str(each["metadata"]["name"])):
             found = (node.get("status") or {}).get("allocatable") or {}
-            has = amounts_of(found)
+            has = parse_amounts(found)
             if all(has.get(resource, 0) >= needed for resource, needed in wanted.items()):
                 shape, words = found, f"one more node like {node['metadata']['name']}"
                 break
@@ -298,7 +298,7 @@ def _lowered(pod: Object, resource: str, to: int) -> tuple[Object, str, str] | N
     containers = pod["spec"].get("containers") or ()
     asked = [(_asked(each, resource), number) for number, each in enumerate(containers)]
     largest, number = max(asked, key=lambda each: (each[0], -each[1]), default=(0, 0))
-    left = largest - (requests_of(pod).get(resource, 0) - to)
+    left = largest - (count_requests(pod).get(resource, 0) - to)
     if left <= 0 or resource.startswith(HUGE_PAGES):
         return None
     said = amount(resource, left)
@@ -308,14 +308,14 @@ def _lowered(pod: Object, resource: str, to: int) -> tuple[Object, str, str] | N
     if resource not in (CPU, MEMORY, EPHEMERAL_STORAGE) and resource in limits:
         return None  # Of these, a request is its limit.
     found = {**pod, "spec": new}
-    if requests_of(found).get(resource, 0) > to:
+    if count_requests(found).get(resource, 0) > to:
         return None  # An init container asks for as much.
     return found, str(containers[number].get("name", "")), said
 
 
 def _asked(container: Object, resource: str) -> int:
     requests = (container.get("resources") or {}).get("requests") or {}
-    return amounts_of({resource: requests[resource]})[resource] if resource in requests else 0
+    return parse_amounts({resource: requests[resource]})[resource] if resource in requests else 0
 
 
 def _with_requests(spec: Object, new: Object) -> Object:

@@ -1,6 +1,6 @@
 """What is the smallest change that lets a pod run? Each answer was tried out: the scheduler's own `decide` says yes.
 
-    for cure in cures_of(objects, pod, policy, seed):
+    for cure in find_cures(objects, pod, policy, seed):
         print(cure.sentence)        # uncordon n3: then n3 can take it
         print(cure.command)         # kubectl uncordon n3
 
@@ -19,8 +19,8 @@ from typing import Final
 
 from mainstay.api.kind import Object
 from mainstay.api.labels import Operator
-from mainstay.api.node_terms import requirements_of
-from mainstay.api.taints import tolerations_of
+from mainstay.api.node_terms import parse_requirements
+from mainstay.api.taints import parse_tolerations
 from mainstay.api.well_known_labels import HOSTNAME, ZONE_LABEL
 from mainstay.explain.cures.values import WAITS, CureKind, TriedCure
 from mainstay.scheduler.policy import Policy
@@ -43,7 +43,7 @@ _OPTIONS: Final = 3  # Against each obstacle, when several have to be overcome.
 _STEP_MORE: Final = 100  # One change more is always larger.
 
 
-def cures_of(
+def find_cures(
     objects: Objects, pod: Object, policy: Policy, seed: str, siblings: Sequence[Object] = ()
 ) -> tuple[TriedCure, ...]:
     """The smallest changes by which a pod would get a node; nothing if it gets one as things are.
@@ -64,7 +64,7 @@ class _Search:
         self._pod = trial.pod
         objects = trial.objects
         nodes = {node["metadata"]["name"]: node for node in objects.nodes}
-        tolerations = tolerations_of(self._pod["spec"])
+        tolerations = parse_tolerations(self._pod["spec"])
         self._blocked = blocked_nodes(decision.refusals, nodes, tolerations)
         self._steps = Steps(objects, self._pod)
         self._room = Room(objects, self._pod)
@@ -193,7 +193,7 @@ def _where(outcome: TrialOutcome) -> str:
 
 def _labels_of_new(pod: Object) -> dict[str, str]:
     """What a node has to be labelled with so that a pod may go there."""
-    requirements = requirements_of(pod["spec"])
+    requirements = parse_requirements(pod["spec"])
     wanted = [*requirements.selector.requirements, *(requirements.terms[0].labels if requirements.terms else ())]
     found: dict[str, str] = {}
     for each in wanted:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.labels import Operator, Requirement
-from mainstay.api.node_terms import requirements_of
-from mainstay.api.pod_resources import amount, amounts_of
+from mainstay.api.node_terms import parse_requirements
+from mainstay.api.pod_resources import amount, parse_amounts
 from mainstay.api.taints import UNSCHEDULABLE, Taint
 from mainstay.api.well_known_labels import (
     ARCHITECTURE,
@@ -23,12 +23,12 @@ from mainstay.api.well_known_labels import (
     UNREACHABLE_TAINT,
     ZONE_LABEL,
 )
-from mainstay.explain.cures.owner import patch_of_template, patched, unchangeable, workload_of
+from mainstay.explain.cures.owner import find_workload, patch_of_template, patched, unchangeable
 from mainstay.explain.cures.values import CureKind
 from mainstay.scheduler.cache.charge import build_charge, find_reservation
 from mainstay.scheduler.what_if import Objects
 from mainstay.scheduler.why.cures.blockers import Blocked, Obstacle
-from mainstay.scheduler.why.cures.trial import Edit, NodeEdit, PodEdit, QuotaEdit, ReservationGone, ahead_of
+from mainstay.scheduler.why.cures.trial import Edit, NodeEdit, PodEdit, QuotaEdit, ReservationGone, find_pods_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Steps:
     def __init__(self, objects: Objects, pod: Object) -> None:
         self._objects = objects
         self._pod = pod
-        self._workload = workload_of(pod)
+        self._workload = find_workload(pod)
         self._nodes = {node["metadata"]["name"]: node for node in objects.nodes}
 
     def against(self, obstacle: Obstacle, blocked: Blocked) -> Iterator[CureStep]:
@@ -192,7 +192,7 @@ class Steps:
     def _raise(self, blocked: Blocked) -> Iterator[CureStep]:
         """All quotas of the zone that leave too little: for this pod, and for those of its namespace before it."""
         ahead: dict[str, int] = {}
-        for pod in ahead_of(self._objects, self._pod):
+        for pod in find_pods_ahead(self._objects, self._pod):
             if pod["metadata"].get("namespace") == self._pod["metadata"].get("namespace"):
                 for resource, number in build_charge(pod).requests.items():
                     ahead[resource] = ahead.get(resource, 0) + number
@@ -286,7 +286,7 @@ def _is_admitted(toleration: Object) -> bool:
 
 def _labels_wanted(pod: Object, name: str, labels: dict[str, str]) -> dict[str, str | None] | None:
     """The fewest labels to change so that a node is one that a pod asks for. None: no labels help."""
-    requirements = requirements_of(pod["spec"])
+    requirements = parse_requirements(pod["spec"])
     options = [()] if requirements.terms is None else [term.labels for term in requirements.terms if _names(term, name)]
     found = [_changes((*requirements.selector.requirements, *option), labels) for option in options]
     possible = [each for each in found if each is not None]
@@ -339,7 +339,7 @@ def _selection(spec: Object, name: str, labels: dict[str, str]) -> tuple[str, di
 
 
 def _terms_hold(spec: Object, name: str, labels: dict[str, str]) -> bool:
-    terms = requirements_of(spec).terms
+    terms = parse_requirements(spec).terms
     return terms is None or any(term.matches(name, labels) for term in terms)
 
 
@@ -374,7 +374,7 @@ def _raised(quota: Object, needed: dict[tuple[str, str], int]) -> dict[str, str]
     for name, quantity in (quota["spec"].get("hard") or {}).items():
         resource = name.removeprefix("requests.")
         least = needed.get((_zone(quota), resource))
-        if least is not None and amounts_of({resource: quantity})[resource] < least:
+        if least is not None and parse_amounts({resource: quantity})[resource] < least:
             found[name] = amount(resource, least)
     return found
 
@@ -387,4 +387,4 @@ def _limits(quota: Object) -> Iterator[tuple[str, int]]:
     for name, quantity in (quota["spec"].get("hard") or {}).items():
         resource = name.removeprefix("requests.")
         if not name.startswith("limits."):
-            yield resource, amounts_of({resource: quantity})[resource]
+            yield resource, parse_amounts({resource: quantity})[resource]

@@ -17,7 +17,7 @@ from typing import Final, assert_never
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
-from mainstay.explain.cures.owner import workload_of
+from mainstay.explain.cures.owner import find_workload
 from mainstay.scheduler.cache.charge import build_unconfirmed_charge
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import choose, decide, scores
@@ -114,7 +114,7 @@ class Trial:
         self._nodes = {node["metadata"]["name"]: node for node in objects.nodes}
         self._ghosts = dict(objects.unconfirmed)
         self._left = questions_max
-        self._ahead = [pod_to_place(each) for each in ahead_of(objects, pod)]
+        self._ahead = [pod_to_place(each) for each in find_pods_ahead(objects, pod)]
         ahead = {each.uid for each in self._ahead}
         own = {each["metadata"]["uid"] for each in siblings}
         self._siblings_ahead = [place for place, each in enumerate(self._ahead) if each.uid in own]
@@ -235,18 +235,18 @@ class Trial:
 _NOWHERE: Final = TrialOutcome((), "")
 
 
-def ahead_of(objects: Objects, pod: Object) -> list[Object]:
+def find_pods_ahead(objects: Objects, pod: Object) -> list[Object]:
     """Who waits for a node and is served before a pod: those of a higher priority, and of the same one those that came
     before it. Not its own siblings: which of them it is does not matter. At most `AHEAD_MAX`."""
-    own, rank = workload_of(pod), _rank(pod)
+    own, rank = find_workload(pod), _rank(pod)
     found = [
         each
         for each in objects.pods
-        if not pod_state.node_of(each)
+        if not pod_state.get_node_name(each)
         and pod_state.is_active(each)
         and not each["spec"].get("schedulingGates")
         and _rank(each)[:2] < rank[:2]
-        and workload_of(each) != own
+        and find_workload(each) != own
     ]
     return sorted(found, key=_rank)[:AHEAD_MAX]
 

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from mainstay.api.kind import Object
-from mainstay.api.pod_resources import HostPort, host_ports_of, is_over, requests_of
-from mainstay.api.reservations import ports_of, resources_of
+from mainstay.api.pod_resources import HostPort, count_requests, is_over, list_host_ports
+from mainstay.api.reservations import count_resources, list_ports
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 
 CHARGES: Final = f"{INTERNAL_PREFIX}charges/"
@@ -50,16 +50,16 @@ def build_charge(pod: Object) -> Charge | None:
 def charge_on(pod: Object, node: str, zone: str = "") -> Charge:
     """What a pod would take on a node."""
     metadata = pod["metadata"]
-    amounts = {resource: amount for resource, amount in requests_of(pod).items() if amount}
-    ports = tuple(port_text(port) for port in host_ports_of(pod))
+    amounts = {resource: amount for resource, amount in count_requests(pod).items() if amount}
+    ports = tuple(port_text(port) for port in list_host_ports(pod))
     return Charge(metadata["uid"], f"{metadata['namespace']}/{metadata['name']}", node, amounts, ports, zone)
 
 
 def charge_for(reservation: Object) -> Charge:
     """What a reservation holds, in the form in which ledgers are asked."""
     metadata = reservation["metadata"]
-    amounts = {resource: amount for resource, amount in resources_of(reservation).items() if amount}
-    ports = tuple(port_text(port) for port in ports_of(reservation))
+    amounts = {resource: amount for resource, amount in count_resources(reservation).items() if amount}
+    ports = tuple(port_text(port) for port in list_ports(reservation))
     name = f"{metadata['namespace']}/{metadata['name']}"
     return Charge(metadata["uid"], name, reservation["spec"]["nodeName"], amounts, ports)
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mainstay.api.kind import Object
-from mainstay.api.pod_resources import allocatable_of
+from mainstay.api.pod_resources import read_allocatable
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.server.placement.ledger.ledger import Ledger, confirm_gone
 
@@ -31,7 +31,7 @@ def read_facts(node: Object) -> LedgerNode:
     labels = metadata.get("labels") or {}
     zone = labels.get(ZONE_LABEL) or labels.get(_OLD_ZONE) or ""
     is_accepting = not (node.get("spec") or {}).get("unschedulable")
-    allocatable = {resource: amount for resource, amount in allocatable_of(node).items() if amount}
+    allocatable = {resource: amount for resource, amount in read_allocatable(node).items() if amount}
     return LedgerNode(metadata["uid"], is_accepting, zone, allocatable)
 
 
