@@ -31,7 +31,7 @@ def chosen(
     names = [*(each.name for each in CONTROLLERS), *(each.name for each in LOOPS)]
     for name in (*only, *without):
         if name not in names:
-            raise UnknownController(f"there is no controller {name!r}; there are {', '.join(sorted(names))}")
+            raise UnknownController(f"unknown controller {name!r}: use one of {', '.join(sorted(names))}")
 
     def is_chosen(name: str) -> bool:
         return (not only or name in only) and name not in without

@@ -19,14 +19,14 @@ class ControllersMetrics(ComponentMetrics):
     def collect(self) -> Iterator[Metric]:
         stages = self._controllers.stages
         durations = HistogramMetricFamily(
-            "mainstay_stage_duration_seconds", "How long pods were in a stage before the next.", labels=("stage",)
+            "mainstay_stage_duration_seconds", "Time that pods spent in a stage before the next one.", labels=("stage",)
         )
         for stage, histogram in stages.durations.items():
             durations.add_metric((stage,), histogram.cumulated(), histogram.total_s)
         yield durations
         burns = GaugeMetricFamily(
             "mainstay_slo_burn_ratio",
-            "How fast the budget of an objective burns: at 1 it lasts as long as it should.",
+            "Burn rate of the error budget of an objective; at 1 it lasts exactly for its period.",
             labels=("objective", "window"),
         )
         for burn in stages.burns.values():

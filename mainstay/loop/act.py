@@ -70,7 +70,7 @@ async def act(action: Action, client: Client, write: WriteOptions) -> OwnWrite:
             except Conflict as error:
                 if version or not await _has_another(client, kind, key, uid):
                     raise
-                error.add_note("another object has this name now, so this one is gone")
+                error.add_note("deleted: another object has this name now")
                 return OwnWrite(kind, key, gone_uid=uid)
         case _:
             assert_never(action)

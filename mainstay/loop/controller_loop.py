@@ -391,5 +391,5 @@ def _stalled(decision: Decision, item: Item[ObjectKey], acted: Acted, outcome: O
     if isinstance(outcome, outcomes.KeyRetry):
         if not outcome.counts or not item.is_last_attempt:
             return None
-        message = f"given up after {item.attempt} attempts" + (f": {message}" if message else "")
+        message = f"stopped retrying after {item.attempt} attempts" + (f": {message}" if message else "")
     return Condition(STALLED, Truth.TRUE, reason, message)

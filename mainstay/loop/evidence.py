@@ -365,14 +365,14 @@ def _why_deaf(evidence: list[Evidence], zones: list[ZoneSilence]) -> str:
     """Why silence may be ours. Empty if it is not."""
     own = sorted({each.signal for each in evidence if each.scope is Scope.OURSELVES and each.signal in _CUTS})
     if own:
-        return f"we may be cut off ourselves: {', '.join(own)}"
+        return f"this component may be isolated itself: {', '.join(own)}"
     inhabited = [zone for zone in zones if zone.nodes]
     if inhabited and all(zone.is_wholly_silent for zone in inhabited):
-        return "every node is silent, so it is more likely that we do not hear"
+        return "no node sends heartbeats, so this component is probably isolated itself"
     # A node on our own machine is always heard, so it need not be every node. With a single zone there is nothing to
     # compare it with: that most of it is silent may well be its own outage.
     if len(inhabited) > 1 and all(zone.is_mostly_silent for zone in inhabited):
-        return "every zone is mostly silent, so it is more likely that we do not hear"
+        return "most nodes of every zone send no heartbeats, so this component is probably isolated itself"
     return ""
 
 

@@ -184,7 +184,7 @@ class Holding:
             except NotFound:
                 return False
             except ApiError as error:
-                _logger.warning("it is not known whether controllers are held: %s", error)
+                _logger.warning("cannot read Holds, so whether controllers are held is unknown: %s", error)
                 await tasks.sleep(_ASK_AGAIN)
 
     def _changed(self, change: Change) -> None:
@@ -220,12 +220,12 @@ class Holding:
         assert about is not None
         now = self._clock.wall()
         if held is not None:
-            reason, text = HoldReason.HELD, f"{gate.name} takes nothing: {held.words}"
+            reason, text = HoldReason.HELD, f"{gate.name} is paused: {held.words}"
             outcome = Outcome(Ending.WAKE_AT, reason, text, micros(held.expires_at))
         else:
-            why = "its time is over" if about.expires_at <= now else "it was released"
+            why = "expired" if about.expires_at <= now else "was released"
             reason = HoldReason.RESUMED
-            text = f"{gate.name} works again, Hold {about.name} of {about.owner} holds it no longer: {why}"
+            text = f"{gate.name} resumes: Hold {about.name} of {about.owner} {why}"
             outcome = Outcome(Ending.DONE, reason, text)
         _logger.warning("%s", text)
         self._records += 1

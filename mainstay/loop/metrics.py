@@ -76,13 +76,13 @@ class ComponentMetrics(Collector):
         with_queues = [loop.kernel.queue for loop in self._component.loops]
         queues = [(queue.name, queue.figures()) for queue in with_queues if queue is not None]
         for name, meaning, value in (
-            ("workqueue_depth", "Keys in line.", lambda figures: figures.ready),
+            ("workqueue_depth", "Keys in the queue.", lambda figures: figures.ready),
             ("workqueue_unfinished_work_seconds", "Age of the oldest key being processed.", _processing_s),
-            ("mainstay_workqueue_oldest_seconds", "Age of the oldest key in line.", _oldest_s),
+            ("mainstay_workqueue_oldest_seconds", "Age of the oldest key in the queue.", _oldest_s),
             ("mainstay_workqueue_backing_off", "Keys that wait for their next attempt.", lambda each: each.backing_off),
             (
                 "mainstay_workqueue_given_up",
-                "Terminal keys: left until they change.",
+                "Terminal keys: not retried until they change.",
                 lambda each: each.terminal,
             ),
         ):
@@ -93,7 +93,7 @@ class ComponentMetrics(Collector):
         for name, meaning, value in (
             ("workqueue_adds", "Keys added.", lambda figures: figures.added),
             ("workqueue_retries", "Attempts after a failure.", lambda figures: figures.retries),
-            ("mainstay_workqueue_merged", "Adds that found the key in line.", lambda figures: figures.merged),
+            ("mainstay_workqueue_merged", "Adds of keys that were already queued.", lambda figures: figures.merged),
             (
                 "mainstay_workqueue_gave_up",
                 "Times a key became terminal.",
@@ -104,7 +104,7 @@ class ComponentMetrics(Collector):
             for queue, figures in queues:
                 counter.add_metric((queue,), value(figures))
             yield counter
-        waits = HistogramMetricFamily("workqueue_queue_duration_seconds", "Time in line.", labels=("name",))
+        waits = HistogramMetricFamily("workqueue_queue_duration_seconds", "Time in the queue.", labels=("name",))
         works = HistogramMetricFamily("workqueue_work_duration_seconds", "Processing time.", labels=("name",))
         for queue, figures in queues:
             for family, durations in ((waits, figures.wait), (works, figures.work)):
@@ -114,9 +114,9 @@ class ComponentMetrics(Collector):
 
     def _caches(self) -> Iterator[Metric]:
         informers = [(informer.collection.kind.text, informer) for informer in self._component.informers.all()]
-        lag = GaugeMetricFamily("mainstay_cache_lag_revisions", "How far a cache is behind.", labels=("kind",))
-        reached = GaugeMetricFamily("mainstay_cache_revision", "What a cache has reached.", labels=("kind",))
-        objects = GaugeMetricFamily("mainstay_cache_objects", "What a cache holds.", labels=("kind",))
+        lag = GaugeMetricFamily("mainstay_cache_lag_revisions", "Revisions that a cache is behind.", labels=("kind",))
+        reached = GaugeMetricFamily("mainstay_cache_revision", "Latest revision in a cache.", labels=("kind",))
+        objects = GaugeMetricFamily("mainstay_cache_objects", "Objects in a cache.", labels=("kind",))
         for kind, informer in informers:
             lag.add_metric((kind,), informer.lag)
             reached.add_metric((kind,), informer.cache.revision)
@@ -124,18 +124,18 @@ class ComponentMetrics(Collector):
         yield from (lag, reached, objects)
         # Its watches say something at least every second, so what was said last tells how old the picture may be.
         age = GaugeMetricFamily(
-            "controller_cache_lag_seconds", "How old a cache may be.", labels=("component", "resource")
+            "controller_cache_lag_seconds", "Maximum age of the data in a cache.", labels=("component", "resource")
         )
         for kind, informer in informers:
             if (silence := informer.silent_for) is not None:
                 age.add_metric((self._component.name, kind), silence.total_seconds())
         yield age
         for name, meaning in (
-            ("lists", "Times that everything was asked for."),
-            ("relists", "Of these, with something held already."),
+            ("lists", "Lists of all objects."),
+            ("relists", "Of these, with a cache that was not empty."),
             ("disconnects", "Watches that failed."),
-            ("events", "Changes taken over."),
-            ("dropped", "Events that were not news."),
+            ("events", "Changes applied."),
+            ("dropped", "Events that were already applied."),
         ):
             counter = CounterMetricFamily(f"mainstay_reflector_{name}", meaning, labels=("kind",))
             for kind, informer in informers:
@@ -145,18 +145,16 @@ class ComponentMetrics(Collector):
     def _loops(self) -> Iterator[Metric]:
         for name, meaning in (
             ("decisions", "Decisions made."),
-            ("actions", "Writes that were done."),
+            ("actions", "Writes that succeeded."),
             ("failures", "Writes that failed."),
             ("bugs", "Decisions that raised."),
-            ("late_own_writes", "Times that a cache was slow to show own writes."),
+            ("late_own_writes", "Times that a cache was slow to show the component's own writes."),
         ):
             counter = CounterMetricFamily(f"mainstay_controller_{name}", meaning, labels=("controller",))
             for loop in self._component.loops:
                 counter.add_metric((loop.kernel.name,), getattr(loop.kernel.counters, name))
             yield counter
-        held = GaugeMetricFamily(
-            "mainstay_controller_held", "Whether a Hold holds it, so that it takes nothing.", labels=("controller",)
-        )
+        held = GaugeMetricFamily("mainstay_controller_held", "Whether a Hold pauses it.", labels=("controller",))
         for name, hold in sorted(self._component.holding.gates.items()):
             held.add_metric((name,), 0 if hold is None else 1)
         yield held
@@ -168,14 +166,12 @@ class ComponentMetrics(Collector):
         counts = self._component.client.counts
         for name, meaning in (
             ("requests", "Requests sent."),
-            ("repeats", "Of these, sent again."),
-            ("unanswered", "Sent, and no answer came."),
-            ("unsent", "No connection could be had."),
+            ("repeats", "Of these, retries."),
+            ("unanswered", "Requests without an answer."),
+            ("unsent", "Requests without a connection."),
         ):
             yield CounterMetricFamily(f"mainstay_client_{name}", meaning, getattr(counts, name))
-        breakers = GaugeMetricFamily(
-            "mainstay_client_breaker", "0 closed, 1 probing, 2 open: not asked for now.", labels=("server",)
-        )
+        breakers = GaugeMetricFamily("mainstay_client_breaker", "0 closed, 1 probing, 2 open.", labels=("server",))
         for server in self._component.client.servers():
             breakers.add_metric((server.address,), _CONDITIONS[server.condition])
         yield breakers
@@ -184,17 +180,23 @@ class ComponentMetrics(Collector):
         if (shipper := self.shipper) is None:
             return
         for name, meaning, value in (
-            ("recorded", "Decisions put down for the journal.", shipper.recorded),
-            ("dropped", "Of these, not kept: there was no room while they waited.", shipper.dropped),
-            ("details_dropped", "Kept without detail: there was little room.", shipper.details_dropped),
-            ("shipping_failures", "Times that they could not be sent to the server.", shipper.failures),
+            ("recorded", "Decisions recorded for the journal.", shipper.recorded),
+            ("dropped", "Of these, dropped because the buffer was full.", shipper.dropped),
+            (
+                "details_dropped",
+                "Decisions recorded without detail because the buffer was nearly full.",
+                shipper.details_dropped,
+            ),
+            ("shipping_failures", "Failed attempts to send decisions to the server.", shipper.failures),
         ):
             yield CounterMetricFamily(f"mainstay_decision_records_{name}", meaning, value)
         yield GaugeMetricFamily(
-            "mainstay_decision_records_waiting_bytes", "What is not sent to the server yet.", shipper.waiting_bytes
+            "mainstay_decision_records_waiting_bytes", "Bytes not sent to the server yet.", shipper.waiting_bytes
         )
         yield GaugeMetricFamily(
-            "mainstay_decision_records_local", "1: the server keeps no journal, this component does.", shipper.is_local
+            "mainstay_decision_records_local",
+            "1 if the server has no journal and this component keeps its own.",
+            shipper.is_local,
         )
 
 

@@ -86,5 +86,5 @@ def load_config(kubeconfig: str, environ: Mapping[str, str] = os.environ) -> Con
         return in_cluster(environ)
     home = environ.get("HOME", "")
     if not home:
-        raise BadConfig("no API server is known: name a kubeconfig, or set KUBECONFIG")
+        raise BadConfig("no API server found: name a kubeconfig, or set KUBECONFIG")
     return from_kubeconfig_file(Path(home) / ".kube" / "config")

@@ -177,7 +177,7 @@ class Shipper:
         self.failures += 1
         self.last_failure = str(error)
         if failed_count == 1:
-            _log.warning("decisions cannot be sent to the server, trying again: %s", error)
+            _log.warning("cannot send decisions to the server, retrying: %s", error)
         await tasks.sleep(self._pause(error, failed_count))
 
     def _pause(self, error: ApiError, failed_count: int) -> timedelta:
@@ -197,7 +197,9 @@ class Shipper:
             try:
                 await self._local.start()
             except (JournalInUse, DiskFull, OSError) as problem:
-                _log.error("the server keeps no journal (%s), nor can decisions be recorded here: %s", error, problem)
+                _log.error(
+                    "the server keeps no journal (%s), and decisions cannot be recorded here: %s", error, problem
+                )
                 self._local = None
                 return False
             self._is_local_open = True

@@ -48,7 +48,7 @@ class SchedulerMetrics(ComponentMetrics):
         yield deciding
         waits = HistogramMetricFamily(
             "scheduler_pod_scheduling_sli_duration_seconds",
-            "From getting in line to being bound, by the number of attempts.",
+            "Time from entering the queue to being bound, by the number of attempts.",
             labels=("attempts",),
         )
         for attempts_made, histogram in sorted(counts.waits.items()):
@@ -59,9 +59,11 @@ class SchedulerMetrics(ComponentMetrics):
         cycle = self._scheduler.cycle
         pending = GaugeMetricFamily("scheduler_pending_pods", "Pods without a node, by queue.", labels=("queue",))
         incoming = CounterMetricFamily(
-            "scheduler_queue_incoming_pods", "Pods that came into a queue, by event.", labels=("queue", "event")
+            "scheduler_queue_incoming_pods", "Pods added to a queue, by event.", labels=("queue", "event")
         )
-        sizes = GaugeMetricFamily("scheduler_cache_size", "What the scheduler knows of, by type.", labels=("type",))
+        sizes = GaugeMetricFamily(
+            "scheduler_cache_size", "Objects in the scheduler's cache, by type.", labels=("type",)
+        )
         if cycle is not None:
             known = cycle.state
             for state in _SHOWN:
@@ -76,7 +78,7 @@ class SchedulerMetrics(ComponentMetrics):
     def _bindings(self) -> Iterator[Metric]:
         counts = self._scheduler.counts
         refused = CounterMetricFamily(
-            "mainstay_scheduler_bindings_refused", "Bindings that the server refused, by cause.", labels=("cause",)
+            "mainstay_scheduler_bindings_refused", "Bindings that the API server rejected, by cause.", labels=("cause",)
         )
         for cause, count in sorted(counts.refused.items()):
             refused.add_metric((cause,), count)
@@ -84,7 +86,7 @@ class SchedulerMetrics(ComponentMetrics):
         yield CounterMetricFamily("mainstay_scheduler_bindings_unknown", "Bindings without an answer.", counts.unknown)
         yield CounterMetricFamily("mainstay_scheduler_bugs", "Decisions that raised.", counts.bugs)
         rechecks = CounterMetricFamily(
-            "mainstay_scheduler_rechecks", "Decisions that were made a second time, from the view.", labels=("result",)
+            "mainstay_scheduler_rechecks", "Decisions repeated from the view, to compare.", labels=("result",)
         )
         rechecks.add_metric(("same",), counts.rechecked - counts.disagreements)
         rechecks.add_metric(("different",), counts.disagreements)

@@ -20,5 +20,5 @@ def test_a_controller_that_there_is_not_is_a_usage_error_that_names_those_there_
     assert run(["controllers", option, "deployment,nonsense"]) == Exit.USAGE
 
     said = " ".join(capsys.readouterr().err.split())
-    assert "there is no controller 'nonsense'; there are " in said
+    assert "unknown controller 'nonsense': use one of " in said
     assert "replicaset" in said

@@ -27,7 +27,7 @@ def test_some_can_be_chosen_and_others_left_out():
 
 
 def test_none_of_a_name_is_said_with_those_that_there_are():
-    with pytest.raises(UnknownController, match=r"there is no controller 'nonsense'; there are .*deployment"):
+    with pytest.raises(UnknownController, match=r"unknown controller 'nonsense': use one of .*deployment"):
         chosen(["nonsense"])
 
 

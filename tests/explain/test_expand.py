@@ -102,8 +102,8 @@ def test_a_rollout_goes_through_its_steps_and_ends_with_the_new_pods_alone() -> 
     assert len(after.removed) == 4
     assert {pod["spec"]["containers"][0]["image"] for pod in after.pods} == {"two"}
     said = [told.text for told in after.told if told.kind == DEPLOYMENTS]
-    assert said[:2] == ["no set has this template", "old sets become smaller"]
-    assert said[-1] == "old sets become smaller"
+    assert said[:2] == ["no ReplicaSet has this template", "scaling down old ReplicaSets"]
+    assert said[-1] == "scaling down old ReplicaSets"
 
 
 def test_a_rollout_into_a_full_cluster_goes_on_as_old_pods_leave() -> None:

@@ -260,7 +260,7 @@ async def test_repair_and_the_clean_up_behind_owners_do_the_same_again(sim: Simu
         assert set(repaired) == {SAME}
         assert set(cleaned) == {SAME}
         [first, *_] = cluster.journal.records(lambda each: each.component == "repair")
-        assert (first.subject.kind, first.reasons) == ("pods", ("its node n1 is not there",))
+        assert (first.subject.kind, first.reasons) == ("pods", ("its node n1 does not exist",))
 
 
 async def test_a_namespace_goes_the_same_way_again(sim: Simulation):

@@ -155,11 +155,11 @@ async def test_the_journal_says_who_held_it_why_and_until_when_and_that_it_went_
         paused, resumed = [each for each in cluster.records if each.subject.kind == HOLDS.text]
         assert cluster.said() == [(Ending.WAKE_AT, "Held"), (Ending.DONE, "Resumed")]
         until = made["spec"]["expiresAt"]
-        assert paused.outcome.message == f"copying takes nothing: anna holds it until {until}: it copies too much"
+        assert paused.outcome.message == f"copying is paused: anna holds it until {until}: it copies too much"
         assert (paused.component, paused.build, paused.subject.uid) == ("copying", "b1", made["metadata"]["uid"])
         assert format_time(moment(paused.outcome.wake_at)) == until
         assert paused.view[0].kind == HOLDS.text
-        assert resumed.outcome.message.endswith("Hold stop of anna holds it no longer: it was released")
+        assert resumed.outcome.message.endswith("Hold stop of anna was released")
         assert paused.id != resumed.id
 
 

@@ -150,7 +150,7 @@ async def test_what_is_tried_too_often_is_given_up_with_the_reason_in_the_status
         stalled = condition(await controller.deployment("web"), "Stalled")
         assert (stalled["reason"], stalled["message"]) == (
             "WaitingForGodot",
-            "given up after 3 attempts: he did not come",
+            "stopped retrying after 3 attempts: he did not come",
         )
         assert [each.outcome.reason for each in controller.records][:3] == ["WaitingForGodot"] * 3
 

@@ -283,7 +283,7 @@ class NodeAgent:
             await self._runner.hold_until(held.stopped_at_ns, self._settings.lease.stopping)
         except CannotRun as error:
             # A full disk, say. The node goes on; only its at-most-one pods end in time, as they would without a lease.
-            _logger.warning("%s: at-most-one pods will be ended: %s", self.name, error)
+            _logger.warning("%s: at-most-one pods will be terminated: %s", self.name, error)
             return
         self._begin_stopping_ns = held.begin_stopping_at_ns
         if not was_held:
@@ -341,14 +341,14 @@ def _pressures(facts: MachineFacts) -> list[tuple[str, bool, str, str]]:
     is_crowded = bool(facts.processes_max) and left < facts.processes_max * PROCESSES_FREE_SHARE_MIN
     return [
         _pressure("MemoryPressure", is_low, "Memory", "memory"),
-        _pressure("DiskPressure", is_full, "Disk", "room on its disk"),
+        _pressure("DiskPressure", is_full, "Disk", "disk space"),
         _pressure("PIDPressure", is_crowded, "PID", "process ids"),
     ]
 
 
 def _pressure(kind: str, holds: bool, word: str, what: str) -> tuple[str, bool, str, str]:
     reason = f"AgentHas{'Insufficient' if holds else 'Sufficient'}{word}"
-    return kind, holds, reason, f"the machine has {'little' if holds else 'enough'} {what}{' left' if holds else ''}"
+    return kind, holds, reason, f"agent has {'insufficient' if holds else 'sufficient'} {what} available"
 
 
 def _verdicts(status: Object) -> list[tuple[str, str]]:

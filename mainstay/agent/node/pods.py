@@ -231,7 +231,7 @@ class Pods:
             for uid in [uid for uid in self._strays if uid in self._workers]:
                 del self._strays[uid]
             for uid in self._strays:
-                _logger.warning("%s: ending pod %s, which the API server does not have", self._settings.name, uid)
+                _logger.warning("%s: terminating pod %s, which the API server does not have", self._settings.name, uid)
                 for id_, state in self._runner.instances(uid).items():
                     if not isinstance(state, Exited):
                         await self._runner.end(id_, STRAY_GRACE)
@@ -280,7 +280,7 @@ class Pods:
                     await self._client.request("PUT", path, body={"gone": gone})
                 failures = 0
             except ApiError as error:
-                _logger.debug("%s: failed to confirm ended pods: %s", self._settings.name, error)
+                _logger.debug("%s: failed to confirm terminated pods: %s", self._settings.name, error)
                 if error.status != 404:  # Without the Node there are no ghosts; or it is no server of ours.
                     failures += 1
                     await tasks.sleep(RETRY.delay(failures, self._jitter.random()))

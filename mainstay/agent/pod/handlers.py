@@ -58,7 +58,7 @@ async def ask(handler: Object, whom: HandlerTarget, runner: Runner, limit: timed
         )
     except (OSError, ValueError) as error:
         return HandlerResult(False, str(error) or type(error).__name__)
-    return HandlerResult(False, "nothing that this agent can do is asked for")
+    return HandlerResult(False, "no supported handler is specified")
 
 
 async def _execute(command: list[str], container: ContainerId, runner: Runner) -> HandlerResult:
@@ -75,7 +75,7 @@ async def _execute(command: list[str], container: ContainerId, runner: Runner) -
         await session.kill()
         raise
     text = output.decode(errors="replace")
-    return HandlerResult(code == 0, text if text or not code else f"command ended with {code}")
+    return HandlerResult(code == 0, text if text or not code else f"command exited with {code}")
 
 
 async def _connect(said: Object, whom: HandlerTarget) -> HandlerResult:
@@ -122,7 +122,7 @@ class _StatusLine(asyncio.Protocol):
                 self.status.set_result(int(words[1]))
             else:
                 shown = line[:_SHOWN_MAX].decode(errors="replace")
-                self.status.set_exception(OSError(f"the answer is no HTTP: {shown}"))
+                self.status.set_exception(OSError(f"the response is not HTTP: {shown}"))
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.status.done():

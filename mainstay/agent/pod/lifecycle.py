@@ -50,9 +50,7 @@ GRACE_MIN: Final = timedelta(seconds=2)
 GRACE_S: Final = 30  # As the API has it by default.
 
 CRASH_LOOP: Final = "CrashLoopBackOff"
-NO_LEASE: Final = ContainerWaiting(
-    "LeaseNotHeld", "the node does not hold its lease: a pod that asks for at-most-one is not started without"
-)
+NO_LEASE: Final = ContainerWaiting("LeaseNotHeld", "the node does not hold its lease, which at-most-one pods require")
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 

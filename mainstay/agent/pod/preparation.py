@@ -74,7 +74,7 @@ class Preparing:
         except CannotRun as error:
             return self._waiting(error.reason, str(error))
         except ApiError as error:
-            return self._waiting("FailedMount", f"what its volumes are made of cannot be read: {error}")
+            return self._waiting("FailedMount", f"cannot read the sources of its volumes: {error}")
 
     async def container_spec(
         self, pod: Object, container: Object, attempt: int, place: PodPlace, address: str

@@ -91,7 +91,7 @@ class PodRequest:
                 case Starting():
                     why = "it is starting"
                 case Exited(code=code):
-                    why = f"it has ended, with exit code {code}"
+                    why = f"it exited with code {code}"
                 case other:
                     assert_never(other)
             raise self._not_running(why)

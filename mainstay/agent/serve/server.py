@@ -137,7 +137,7 @@ class AgentServing:
         pod = lookup.find(namespace, name)
         if pod is None:
             what = f'container "{container}" in pod "{name}" is waiting to start' if container else f'pod "{name}"'
-            raise bad_request(f'{what}: pod not known to the agent of node "{node}"')
+            raise bad_request(f'{what}: pod not found by the agent of node "{node}"')
         if query.get("uid", [pod["metadata"]["uid"]])[0] != pod["metadata"]["uid"]:
             text = f'the agent of node "{node}" has another pod named "{name}" (other uid)'
             raise StatusError(409, StatusReason.CONFLICT, text, {"name": name, "kind": "pods"})

@@ -123,7 +123,7 @@ def _scale(view: View, obj: Object, reference: Object) -> tuple[str, int]:
     kind = _find_kind(reference)
     if kind is None:
         name = f"{reference.get('kind')} {reference.get('name')}"
-        raise _Unknown(f"{name} does not say how many pods it wants")
+        raise _Unknown(f"{name} has no scale: its number of desired pods is unknown")
     owner = view.get(kind, ObjectKey(namespace, reference["name"]))
     if owner is None or owner["metadata"]["uid"] != reference["uid"]:
         return str(reference["uid"]), 0  # It is gone, and wants nothing any more.

@@ -189,9 +189,9 @@ def next_step(rollout: Rollout, view: View) -> RolloutStep:
     if (spec.get("strategy") or {}).get("type") == "Recreate":
         return recreated(rollout)
     if _was_rescaled(rollout):
-        sizes, why = rescaled(rollout), f"{rollout.bounds.replicas} replicas are wanted now"
+        sizes, why = rescaled(rollout), f"scaling to {rollout.bounds.replicas} replicas"
         if len(sizes) > 1 and _shrinks(rollout, sizes) and (unsaid := _unsaid(rollout)):
-            return RolloutStep({}, is_rolling=False, why=f"{why}, and {unsaid[0]} has not said yet what there is of it")
+            return RolloutStep({}, is_rolling=False, why=f"{why}, waiting for the status of {unsaid[0]}")
         return RolloutStep(sizes, is_rolling=False, why=why)
     return rolled(rollout, view)
 
@@ -200,20 +200,22 @@ def rolled(rollout: Rollout, view: View) -> RolloutStep:
     bounds, new = rollout.bounds, rollout.new
     old = [read_size(each) for each in rollout.old]
     if new is None:
-        return RolloutStep({}, creates=rolling.grown(bounds, SetSize("", 0, 0), old), why="no set has this template")
+        return RolloutStep(
+            {}, creates=rolling.grown(bounds, SetSize("", 0, 0), old), why="no ReplicaSet has this template"
+        )
     size = read_size(new)
     if rollout_status.is_timed_out(rollout.deployment, new) and size.available < size.wanted <= bounds.replicas:
-        return RolloutStep({}, why="stopped by its deadline")
+        return RolloutStep({}, why="progress deadline exceeded")
     grown = rolling.grown(bounds, size, old)
     if grown != size.wanted:
-        return RolloutStep({size.name: grown}, why=f"the new set goes from {size.wanted} to {grown}")
+        return RolloutStep({size.name: grown}, why=f"scaling the new ReplicaSet from {size.wanted} to {grown}")
     if rolling.shrunk(bounds, size, old):
         if unsaid := _unsaid(rollout):
-            return RolloutStep({}, why=f"{unsaid[0]} has not said yet what there is of it")
+            return RolloutStep({}, why=f"waiting for the status of {unsaid[0]}")
         shrunk = rolling.shrunk(bounds, size, _with_spares(rollout, old, view))
         if not shrunk:
-            return RolloutStep({}, why="old pods stay that are the last of their failure domain")
-        return RolloutStep(shrunk, why="old sets become smaller")
+            return RolloutStep({}, why="keeping old pods that are the last in their failure domain")
+        return RolloutStep(shrunk, why="scaling down old ReplicaSets")
     return RolloutStep({}, tidies=True)
 
 
@@ -221,12 +223,12 @@ def recreated(rollout: Rollout) -> RolloutStep:
     """All of the old, then all of the new."""
     running = {each["metadata"]["name"]: 0 for each in rollout.old if read_size(each).wanted}
     if running:
-        return RolloutStep(running, why="old pods go first")
+        return RolloutStep(running, why="deleting the old pods first")
     if not all(revisions.is_at_rest(each) for each in rollout.old):
-        return RolloutStep({}, why="old pods are still there")
+        return RolloutStep({}, why="waiting for the old pods to terminate")
     wanted = rollout.bounds.replicas
     if rollout.new is None:
-        return RolloutStep({}, creates=wanted, why="the old pods are gone")
+        return RolloutStep({}, creates=wanted, why="the old pods have terminated")
     size = read_size(rollout.new)
     return RolloutStep({} if size.wanted == wanted else {size.name: wanted}, tidies=True)
 

@@ -48,7 +48,7 @@ def told_of_hold(deployment: Object, held: ParsedHold | None) -> list[Tell]:
     condition = pod_state.find_condition(deployment, status.PROGRESSING) or {}
     before = condition.get("reason")
     if held is not None and before not in (status.HELD, status.TIMED_OUT):
-        text = f"Rollout stays as it is: Hold {held.name}: {held.words}"
+        text = f"Rollout is paused by Hold {held.name}: {held.words}"
         return [Tell(status.HELD, text[:_MESSAGE_LENGTH_MAX])]
     if held is None and before == status.HELD:
         return [Tell(status.HELD_NO_LONGER, "Rollout resumed: no Hold applies any more")]

@@ -181,7 +181,7 @@ def _say_paused(conditions: Conditions, deployment: Object) -> None:
     elif reason == PAUSED:
         conditions.put(PROGRESSING, Truth.UNKNOWN, RESUMED, "Deployment is resumed")
     elif reason == HELD:
-        conditions.put(PROGRESSING, Truth.UNKNOWN, HELD_NO_LONGER, "Rollout is not held any longer")
+        conditions.put(PROGRESSING, Truth.UNKNOWN, HELD_NO_LONGER, "Rollout is no longer held")
 
 
 def _say_progress(

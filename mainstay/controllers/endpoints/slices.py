@@ -135,7 +135,7 @@ def _takes_away(held: Iterable[ExistingSlice], packing: Packing) -> bool:
 
 
 def _why(packing: Packing) -> str:
-    return f"{len(packing.created)} slices more, {len(packing.changed)} changed, {len(packing.removed)} less"
+    return f"{len(packing.created)} slices created, {len(packing.changed)} changed, {len(packing.removed)} deleted"
 
 
 def _is_of_another(piece: Object, service: Object) -> bool:

@@ -66,18 +66,18 @@ def decide(obj: Object, standings: Sequence[Standing], *, has_dependents: bool) 
     references = parse_references(obj)
     assert len(references) == len(standings)
     if "deletionTimestamp" in metadata:
-        return KeepObject("it is on its way out")
+        return KeepObject("it is being deleted")
     if not references:
         return KeepObject("it has no owners")
     over = frozenset(_uids(references, standings, Standing.ABSENT) + _uids(references, standings, Standing.WAITS))
     if Standing.HOLDS in standings:
         # A uid may be named twice, rightly and wrongly. What is right counts.
         over -= frozenset(_uids(references, standings, Standing.HOLDS))
-        return LetGo(over) if over else KeepObject("an owner is there")
+        return LetGo(over) if over else KeepObject("an owner exists")
     if Standing.UNKNOWN in standings:
-        return KeepObject("it is not known whether its owners exist", is_unsure=True)
+        return KeepObject("whether its owners exist is unknown", is_unsure=True)
     if Standing.IMPOSSIBLE in standings:
-        return KeepObject("it has no namespace, and names an owner that is in one")
+        return KeepObject("it is cluster-scoped, but names a namespaced owner")
     finalizers: list[str] = metadata.get("finalizers") or []
     if Standing.WAITS in standings and has_dependents:
         return RemoveObject(Propagation.FOREGROUND)

@@ -115,7 +115,7 @@ class Following:
             await tasks.sleep(timedelta(milliseconds=50))
         while not await self.is_whole(self._least):
             missing = [str(each.kind) for each in self._followers.values() if not each.has_reached(self._least)]
-            _logger.info("the graph of owners is not whole yet; not read: %s", ", ".join(missing) or "none")
+            _logger.info("the owner graph is incomplete; not listed yet: %s", ", ".join(missing) or "none")
             await tasks.sleep(timedelta(milliseconds=200))
         self.is_filled = True
         for node in list(self.graph.nodes.values()):
@@ -151,7 +151,7 @@ class Following:
                 _logger.info("failed to list the served kinds: %s", error)
                 delay = ASK_AGAIN
             if broken := [str(each.kind) for each in self._followers.values() if each.is_broken]:
-                raise CacheStopped(f"these are not followed any more: {', '.join(broken)}")
+                raise CacheStopped(f"no longer watched: {', '.join(broken)}")
             with suppress(TimeoutError):
                 async with tasks.timeout(delay):
                     await self._asks.wait()

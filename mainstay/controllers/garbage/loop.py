@@ -124,7 +124,7 @@ class OwnerCleanup(FreshReadLoop[str]):
                 return DONE if is_followed or "deletionTimestamp" in obj["metadata"] else WakeAfter(LOOK_AGAIN)
             case LetGo(owners=owners):
                 kept = deciding.owners_but(obj, owners)
-                why = "some of its owners are gone, and one is not"
+                why = "some of its owners no longer exist"
                 await self._patch(node, obj, {"ownerReferences": kept}, why, known)
                 return DONE
             case RemoveObject():
@@ -197,7 +197,7 @@ class OwnerCleanup(FreshReadLoop[str]):
                 return WakeAfter(LOOK_AGAIN)  # At the latest. What they become is told.
         elif self.graph.blocker(node) is not None:
             return WakeAfter(LOOK_AGAIN)
-        why = "no object names it as owner any more" if finalizer == ORPHAN else "all its blocking dependents are gone"
+        why = "it has no dependents left" if finalizer == ORPHAN else "all blocking dependents are deleted"
         kept = deciding.finalizers_but(obj, finalizer)
         await self._patch(node, obj, {"finalizers": kept}, why, GarbageInput(GarbageReason.ENDS))
         return DONE
@@ -245,7 +245,7 @@ class OwnerCleanup(FreshReadLoop[str]):
                 propagation=plan.propagation,
                 write=write,
             ),
-            "none of its owners is there any more",
+            "none of its owners exists any longer",
             about=(node.kind, obj),
             read=FreshRead(known, body=str(plan.propagation)),
         )

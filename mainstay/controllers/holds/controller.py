@@ -88,10 +88,10 @@ class HoldController(Controller):
             version = hold["metadata"]["resourceVersion"]
             return Decision(
                 (Delete(HOLDS, key, held.uid, resource_version=version),),
-                reasons=(f"it ended at {held.until}, and has been shown for long enough",),
+                reasons=(f"it expired at {held.until}, and its retention is over",),
             )
         is_news = (hold.get("status") or {}).get("phase") != HoldPhase.EXPIRED
-        text = f"it ended at {held.until}: what {held.owner} held goes on"
+        text = f"it expired at {held.until}: what {held.owner} held resumes"
         return Decision(
             result=WakeAt(gone_at + _A_LITTLE_LATER, HoldReason.EXPIRED),
             status={"phase": str(HoldPhase.EXPIRED)},
@@ -104,13 +104,13 @@ class HoldController(Controller):
         match held.what:
             case HoldScope.CONTROLLER if self._names and held.target not in self._names:
                 known = ", ".join(sorted(self._names))
-                text = f"there is no controller {held.target!r}, unless it is one of your own; there are {known}"
+                text = f"controller {held.target!r} is not one of Mainstay's: {known}"
                 return Condition(FOUND, Truth.FALSE, HoldReason.NO_SUCH_CONTROLLER, text)
             case HoldScope.EVICTIONS if held.namespace and view.get(NAMESPACES, ObjectKey("", held.namespace)) is None:
-                text = f"there is no namespace {held.namespace}"
+                text = f"namespace {held.namespace} not found"
                 return Condition(FOUND, Truth.FALSE, HoldReason.NO_SUCH_NAMESPACE, text)
             case HoldScope.ROLLOUT if view.get(DEPLOYMENTS, ObjectKey(held.namespace, held.target)) is None:
-                text = f"there is no Deployment {held.target_text}; one that comes is held"
+                text = f"Deployment {held.target_text} not found; it will be held once it exists"
                 return Condition(FOUND, Truth.FALSE, HoldReason.NO_SUCH_DEPLOYMENT, text)
         return Condition(FOUND, Truth.TRUE, HoldReason.TARGET_FOUND, held.target_text)
 

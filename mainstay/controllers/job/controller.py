@@ -188,7 +188,7 @@ def _manage(seen: JobSnapshot, view: View, key: ObjectKey) -> _Next:
     if not is_each_index_by_itself:
         at = next_try(seen.job, seen.pods)
         if at is not None and at > seen.now:
-            return _Next(wake_at=at, reason="waits after a failure")
+            return _Next(wake_at=at, reason="backing off after a failure")
     if not is_indexed(seen.job):
         places = slots.vacant(seen.pods, min(missing, BURST))
         created = [Create(PODS, new_pod(seen.job, place, is_taken=is_taken)) for place in places]
@@ -276,7 +276,9 @@ def _after_the_end(
         return Decision((*strays, *late, *let_go))
     expires_at = ended_at + timedelta(seconds=seconds)
     if now < expires_at:
-        return Decision((*strays, *late, *let_go), WakeAt(expires_at, "it goes some time after its end"))
+        return Decision(
+            (*strays, *late, *let_go), WakeAt(expires_at, "its ttlSecondsAfterFinished has not expired yet")
+        )
     metadata = job["metadata"]
     # Of this very version: a user may just have prolonged its time.
     gone = Delete(
@@ -286,7 +288,7 @@ def _after_the_end(
         Propagation.FOREGROUND,
         metadata["resourceVersion"],
     )
-    return Decision((*strays, *late, *let_go, gone), reasons=("its time after its end is over",))
+    return Decision((*strays, *late, *let_go, gone), reasons=("its ttlSecondsAfterFinished expired",))
 
 
 # Pods that have lost their job.

@@ -196,7 +196,7 @@ class NamespaceDeletion(FreshReadLoop[ObjectKey]):
                 lambda write: self._client.patch(
                     NAMESPACES, metadata["name"], "", body, subresource="status", write=write
                 ),
-                "what holds it open is said",
+                "its conditions list the remaining content",
                 about=(NAMESPACES, namespace),
                 read=replace(read, body=conditions),
                 subresource="status",
@@ -216,7 +216,7 @@ class NamespaceDeletion(FreshReadLoop[ObjectKey]):
             NAMESPACES,
             ObjectKey("", metadata["name"]),
             lambda write: self._client.replace(NAMESPACES, body, subresource="finalize", write=write),
-            "nothing is left in it",
+            "it is empty",
             about=(NAMESPACES, namespace),
             read=read,
             subresource="finalize",
@@ -272,6 +272,6 @@ def _left(kind: KindName, raw: bytes) -> Left:
     try:
         metadata = _decode(raw).metadata
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unavailable(f"{kind}: an object that makes no sense: {error}") from None
+        raise Unavailable(f"{kind}: invalid object: {error}") from None
     is_leaving = metadata.deletion_timestamp is not None
     return Left(kind, metadata.name, metadata.uid, is_leaving, tuple(metadata.finalizers or ()))

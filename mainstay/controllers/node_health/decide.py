@@ -77,7 +77,7 @@ from mainstay.loop.evidence import Evidence, EvidenceResponse, Scope, Signal, St
 NODE_WRITES_MAX: Final = 50
 """In one look: an outage of a thousand nodes must not become a storm of writes."""
 
-_WAITS: Final = "it waits for its turn: nodes of a zone are released one by one"
+_WAITS: Final = "waiting for a permit: the nodes of a zone are released one at a time"
 _HOUR_NS: Final = 3_600_000_000_000
 
 

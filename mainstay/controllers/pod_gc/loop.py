@@ -88,7 +88,7 @@ def garbage_in(cache: Cache, known: PodGcInput) -> list[PodRemoval]:
 
 def describe(removal: PodRemoval) -> Decided:
     """A removal as its record has it."""
-    why = "no node has it, so no agent removes it" if removal.at_once else "it has ended, and too many have"
+    why = "it has no node, so no agent deletes it" if removal.at_once else "too many terminated pods"
     action = describe_write("delete", PODS, removal.key, body=removal)
     return Decided((action,), (why,), subject=Subject(PODS.text, *removal.key, uid=removal.uid))
 

@@ -93,7 +93,7 @@ class ProgressRecorder(Controller):
         if memory is None or memory.at > view.now + EVERY:  # Or the clock has gone back.
             memory = Due(view.now + EVERY)
         if view.now < memory.at:
-            return Decision(result=WakeAt(memory.at, "not more often"), memory=memory)
+            return Decision(result=WakeAt(memory.at, "rate limited"), memory=memory)
         before = (workload.get("status") or {}).get(FIELD) or {}
         owned = view.owned_by(self._owned, workload["metadata"]["uid"])
         wanted = self._judge(workload, owned, view.now).as_object()

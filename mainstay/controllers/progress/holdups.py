@@ -89,12 +89,18 @@ def find_holdup(pod: Object, stage: PodStage) -> Holdup | None:
     match stage:
         case PodStage.ADMITTED:
             gates = ", ".join(str(each.get("name")) for each in pod["spec"]["schedulingGates"])
-            return Holdup(PodStage.QUEUED, "gates", "SchedulingGated", f"it waits for {gates}", ProgressVerdict.WAITING)
+            return Holdup(
+                PodStage.QUEUED,
+                "gates",
+                "SchedulingGated",
+                f"waiting for scheduling gates {gates}",
+                ProgressVerdict.WAITING,
+            )
         case PodStage.QUEUED:
             return _queued(pod)
         case PodStage.SCHEDULED:
             node = (pod.get("status") or _NOTHING).get("nominatedNodeName")
-            return Holdup(PodStage.BOUND, "scheduler", "MakingRoom", f"room is being made on {node}")
+            return Holdup(PodStage.BOUND, "scheduler", "MakingRoom", f"preempting pods on {node}")
         case PodStage.BOUND:
             return Holdup(PodStage.STARTING, "agent", "NotTakenOn", f"by {pod_state.get_node_name(pod)}")
         case PodStage.STARTING:

@@ -149,7 +149,7 @@ def decide(snapshot: RepairSnapshot, memory: RepairMemory) -> RepairPlan:
             PODS,
             ObjectKey("", name),
             name,
-            f"the ledger of {name} is not the sum of its pods",
+            f"the ledger of {name} does not equal the sum of its pods",
         )
         for name in snapshot.drifted
     ]
@@ -191,7 +191,7 @@ def _orphaned(snapshot: RepairSnapshot) -> list[tuple[RepairFinding, ReleaseRese
             continue
         metadata = reservation["metadata"]
         key = ObjectKey(metadata["namespace"], metadata["name"])
-        message = f"{owner[0]} {owner[1].name}, for which it holds room, is not there"
+        message = f"its owner {owner[0]} {owner[1].name} does not exist"
         workload = reservation["spec"]["workload"]["uid"]
         finding = RepairFinding(RepairFault.ORPHANED_RESERVATION, RESERVATIONS, key, metadata["uid"], message, workload)
         found.append((finding, ReleaseReservation(key, metadata["uid"], metadata["resourceVersion"], owner)))
@@ -227,7 +227,7 @@ def _stranded(snapshot: RepairSnapshot) -> list[tuple[RepairFinding, tuple[str, 
             metadata = pod["metadata"]
             key = ObjectKey(metadata["namespace"], metadata["name"])
             owner = next((each["uid"] for each in metadata.get("ownerReferences") or () if each.get("controller")), "")
-            message = f"its node {name} is not there"
+            message = f"its node {name} does not exist"
             if (held := freezing(snapshot.frozen, key.namespace)) is not None:
                 message += f", and evictions are frozen by Hold {held.name}: {held.words}"
             finding = RepairFinding(RepairFault.VANISHED_NODE, PODS, key, metadata["uid"], message, owner)
@@ -258,12 +258,12 @@ def _stuck(kind: KindName, obj: Object) -> RepairFinding:
     metadata = obj["metadata"]
     key = ObjectKey(metadata.get("namespace", ""), metadata["name"])
     names = list(metadata.get("finalizers") or ()) or list((obj.get("spec") or {}).get("finalizers") or ())
-    message = f"it is to go since {metadata['deletionTimestamp']}, and waits for {', '.join(names)}"
+    message = f"it was deleted at {metadata['deletionTimestamp']} and is blocked by finalizers: {', '.join(names)}"
     return RepairFinding(RepairFault.STUCK_FINALIZERS, kind, key, metadata["uid"], message)
 
 
 def _miscounted(namespace: str) -> RepairFinding:
-    message = "what is used of its quotas is not the sum of what is there"
+    message = "the usage of its quotas does not equal the sum of its objects"
     return RepairFinding(RepairFault.QUOTA_DRIFT, NAMESPACES, ObjectKey("", namespace), namespace, message)
 
 
@@ -272,7 +272,7 @@ def _miscounted(namespace: str) -> RepairFinding:
 
 def summarize(findings: Sequence[RepairFinding]) -> Condition:
     if not findings:
-        return Condition(COMPLETE, Truth.TRUE, "NothingLeft", "there is nothing to put right")
+        return Condition(COMPLETE, Truth.TRUE, "NothingLeft", "nothing to repair")
     first, more = findings[0], len(findings) - 1
     message = f"{first.kind.kind} {first.key}: {first.message}" + (f"; and {more} more" if more else "")
     return Condition(COMPLETE, Truth.FALSE, str(first.fault), message)

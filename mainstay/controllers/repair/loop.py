@@ -190,7 +190,7 @@ class RepairLoop(PeriodicLoop[Step]):
         path = f"{kind.path('', quote(name, safe=''))}/recount"
         answer = _decode((await self._client.request("POST", path, body={})).body)
         if answer.get("wasWrong"):
-            _logger.warning("%s: what is counted for %s %s was wrong: %s", NAME, kind.kind, name, answer)
+            _logger.warning("%s: corrected the count of %s %s: %s", NAME, kind.kind, name, answer)
         wrong.pop(name, None)
         if not answer.get("isRight"):
             wrong[name] = None  # Behind the others: of many, each has its turn.

@@ -113,15 +113,15 @@ def record_from(step: Step) -> Decided:
     match step:
         case ReleaseReservation(key=key, uid=uid, owner=owner):
             action = describe_write("patch", RESERVATIONS, key, "status", step)
-            why = f"{owner[0]} {owner[1].name}, for which it holds room, is not there"
+            why = f"its owner {owner[0]} {owner[1].name} does not exist"
             return Decided((action,), (why,), subject=Subject(RESERVATIONS.text, *key, uid=uid))
         case RemoveStranded(node=node, pod=pod):
-            action, why = describe_write("delete", PODS, pod.key, body=step), f"its node {node} is not there"
+            action, why = describe_write("delete", PODS, pod.key, body=step), f"its node {node} does not exist"
             return Decided((action,), (why,), subject=Subject(PODS.text, *pod.key, uid=pod.uid))
         case ReplaceStranded(step=replacing):
             lease = ObjectKey(LEASE_NAMESPACE, replacing.node)
             action = describe_write("update", LEASES, lease, body=step)
-            why = f"{replacing.node} is not there, and its lease has run out"
+            why = f"{replacing.node} does not exist, and its lease has expired"
             return Decided((action,), (why,), subject=Subject(LEASES.text, *lease))
         case ReportFinding(finding=finding):
             action = describe_write("create", EVENTS, finding.key, body=step)

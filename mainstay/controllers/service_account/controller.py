@@ -79,7 +79,7 @@ class RootAuthorities(Controller):
             return Decision()
         uid = found["metadata"]["uid"]
         if found.get("immutable"):
-            return Decision((Delete(CONFIG_MAPS, place, uid),), reasons=("it is wrong, and cannot be changed",))
+            return Decision((Delete(CONFIG_MAPS, place, uid),), reasons=("it is invalid and immutable",))
         data = {**dict.fromkeys(before), **self._data}  # None removes what does not belong there.
         return Decision((Patch(CONFIG_MAPS, place, uid, {"data": data}),), reasons=("it differs from the authorities",))
 

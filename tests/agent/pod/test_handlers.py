@@ -81,7 +81,7 @@ async def test_what_is_no_http_has_failed(sim: Simulation):
     found = await told(sim, {"httpGet": {"port": 8080}}, b"hello\r\n")
 
     assert not found.is_success
-    assert "no HTTP: hello" in found.message
+    assert "not HTTP: hello" in found.message
 
 
 async def test_to_connect_is_enough(sim: Simulation):

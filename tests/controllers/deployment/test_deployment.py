@@ -105,7 +105,7 @@ def test_no_healthy_pod_goes_for_what_a_set_has_said_of_its_past():
     held = decide(ten(), an_old(6), new)
 
     assert held.actions == ()
-    assert held.reasons == ("new has not said yet what there is of it",)
+    assert held.reasons == ("waiting for the status of new",)
     assert sizes(decide(ten(), an_old(6), a_new(7, has=7, available=5, generation=3))) == {"old": 3}
     assert sizes(decide(ten(), an_old(8), a_new(3, generation=3, observed=1))) == {"new": 5}
 
@@ -212,7 +212,7 @@ def test_a_rollback_keeps_the_only_ready_pod_of_a_zone_until_another_is_ready_th
     remaining = [pod for pod in pods if pod["metadata"]["name"] != "bad-a"]
     held = decide(deployment, good, last, pods=[*remaining, late], nodes=nodes)
     assert sizes(held) == {}
-    assert held.reasons == ("old pods stay that are the last of their failure domain",)
+    assert held.reasons == ("keeping old pods that are the last in their failure domain",)
     ready = a_pod("good-5", owner="old", node="n-c", labels={"app": "web", "pod-template-hash": "old"})
     good = an_old(6, available=6, revision=3, desired=6)
     assert sizes(decide(deployment, good, last, pods=[*remaining, ready], nodes=nodes)) == {"new": 0}

@@ -89,7 +89,7 @@ def test_a_namespace_goes_with_all_that_is_in_it(kubectl: Kubectl):
         found = kubectl.json("get", "namespace", kubectl.namespace)["status"].get("conditions") or ()
         return next((each["message"] for each in found if each["type"] == "NamespaceFinalizersRemaining"), "")
 
-    eventually(lambda: waits_for() == "What is left waits for: example.dev/hold (1).")
+    eventually(lambda: waits_for() == "Some content in the namespace has finalizers remaining: example.dev/hold (1)")
     kubectl("patch", "configmap", "settings", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     kubectl("wait", "--for=delete", f"namespace/{kubectl.namespace}", "--timeout=25s")
     assert "NotFound" in kubectl.refused("get", "namespace", kubectl.namespace)

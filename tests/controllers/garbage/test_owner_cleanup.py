@@ -302,6 +302,6 @@ async def test_each_write_carries_a_decision_that_is_recorded_with_its_reason(si
         written = [each.decision for each in home.writes() if "/configmaps/" in each.path]
         assert [each.id for each in home.records] == written
         assert [(each.subject.name, each.actions[0].verb, each.reasons) for each in home.records] == [
-            ("child", "delete", ("none of its owners is there any more",)),
-            ("owner", "patch", ("all its blocking dependents are gone",)),
+            ("child", "delete", ("none of its owners exists any longer",)),
+            ("owner", "patch", ("all blocking dependents are deleted",)),
         ]

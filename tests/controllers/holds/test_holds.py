@@ -259,7 +259,7 @@ def test_repair_leaves_pods_of_a_node_that_is_gone_and_says_who_wants_that():
 
     assert usual.steps == (RemoveStranded("gone", RemoveDeadPod(ObjectKey("default", "p"), "uid-p")),)
     assert frozen.steps == ()
-    assert frozen.findings[0].message == f"its node gone is not there, and evictions are frozen by Hold hold: {WORDS}"
+    assert frozen.findings[0].message == f"its node gone does not exist, and evictions are frozen by Hold hold: {WORDS}"
 
 
 # Holds themselves.
@@ -307,14 +307,14 @@ def test_a_hold_says_that_it_is_in_force_and_wakes_when_it_ends(hold, more):
         (
             a_hold(HoldScope.CONTROLLER, {"name": "deploy"}),
             HoldReason.NO_SUCH_CONTROLLER,
-            "there are deployment, deployment-progress,",
+            "is not one of Mainstay's: deployment, deployment-progress,",
         ),
         (
             a_hold(HoldScope.EVICTIONS, {"namespace": "shop"}),
             HoldReason.NO_SUCH_NAMESPACE,
-            "there is no namespace shop",
+            "namespace shop not found",
         ),
-        (HELD, HoldReason.NO_SUCH_DEPLOYMENT, "there is no Deployment default/web; one that comes is held"),
+        (HELD, HoldReason.NO_SUCH_DEPLOYMENT, "Deployment default/web not found; it will be held once it exists"),
     ],
 )
 def test_one_that_names_what_is_not_there_says_so_and_tells_once(hold, reason, text):

@@ -86,8 +86,11 @@ def test_the_conditions_say_what_is_left_and_what_that_waits_for():
         each.type: each.message
         for each in build_conditions(NamespaceContent((held, POD, replace(POD, uid="u9", name="web-2"))))
     }
-    assert texts["NamespaceContentRemaining"] == "There are left: configmaps (1), pods (2)."
-    assert texts["NamespaceFinalizersRemaining"] == "What is left waits for: example.dev/hold (1)."
+    assert texts["NamespaceContentRemaining"] == "Some resources are remaining: configmaps (1), pods (2)"
+    assert (
+        texts["NamespaceFinalizersRemaining"]
+        == "Some content in the namespace has finalizers remaining: example.dev/hold (1)"
+    )
 
 
 def test_what_is_left_of_very_many_kinds_is_still_a_short_sentence():
@@ -95,7 +98,7 @@ def test_what_is_left_of_very_many_kinds_is_still_a_short_sentence():
     (text,) = [
         each.message for each in build_conditions(NamespaceContent(many)) if each.type == "NamespaceContentRemaining"
     ]
-    assert text.endswith("things009 (1) and 490 more.")
+    assert text.endswith("things009 (1) and 490 more")
 
 
 # At work.
@@ -152,8 +155,11 @@ async def test_a_finalizer_in_it_holds_it_open_and_is_named(sim):
         await home.client.delete(NAMESPACES, "team")
         await tasks.sleep(timedelta(minutes=5))
         found = await conditions(home)
-        assert found["NamespaceContentRemaining"]["message"] == "There are left: configmaps (1)."
-        assert found["NamespaceFinalizersRemaining"]["message"] == "What is left waits for: example.dev/hold (1)."
+        assert found["NamespaceContentRemaining"]["message"] == "Some resources are remaining: configmaps (1)"
+        assert (
+            found["NamespaceFinalizersRemaining"]["message"]
+            == "Some content in the namespace has finalizers remaining: example.dev/hold (1)"
+        )
         assert found["NamespaceDeletionContentFailure"]["status"] == "False"
         writes = len([each for each in home.writes() if "/namespaces/team" in each.path])
         await tasks.sleep(timedelta(minutes=3))

@@ -144,7 +144,7 @@ def test_its_pods_are_said_to_be_not_ready_once_the_node_is():
 
 
 def replace_held(record: NodeHealthRecord) -> NodeHealthRecord:
-    held = "it waits for its turn: nodes of a zone are released one by one"
+    held = "waiting for a permit: the nodes of a zone are released one at a time"
     return NodeHealthRecord(record.state, record.since, record.evidence, held, record.ready)
 
 
@@ -243,7 +243,7 @@ def test_when_every_node_is_silent_none_is_released_and_no_traffic_is_taken_away
 
     plan = decide(snapshot, with_permits(LISTENING, 1000))
 
-    why = "every node is silent, so it is more likely that we do not hear"
+    why = "no node sends heartbeats, so this component is probably isolated itself"
     assert [(step.state, step.add, step.record and step.record.held) for step in written(plan)] == [
         (HealthState.UNKNOWN, (), why)
     ] * 3
@@ -269,7 +269,7 @@ def test_when_we_are_isolated_no_node_is_judged():
     plan = decide(a_snapshot(1000, nodes, {"n1": 900}, [a_pod("p")], own=own), with_permits(LISTENING, 1000))
 
     assert plan.steps == ()
-    assert plan.memory.isolated == "we may be cut off ourselves: WatchDisconnects"
+    assert plan.memory.isolated == "this component may be isolated itself: WatchDisconnects"
 
 
 def test_after_an_isolation_listening_starts_again():
@@ -288,7 +288,7 @@ def test_the_first_node_that_is_heard_again_does_not_bring_down_the_others():
     memory = with_permits(LISTENING, 950)
     for now in (950, 951, 952, 953):
         memory = decide(a_snapshot(now, nodes, silent), memory).memory
-    assert memory.isolated == "every node is silent, so it is more likely that we do not hear"
+    assert memory.isolated == "no node sends heartbeats, so this component is probably isolated itself"
 
     back = decide(a_snapshot(954, nodes, {**silent, "n2": 953.5}), memory)
 

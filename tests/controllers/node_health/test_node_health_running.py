@@ -67,7 +67,7 @@ async def test_when_all_nodes_are_cut_off_nothing_is_evicted_and_that_is_said(si
             assert "deletionTimestamp" not in (await fleet.pod(f"web-{node}"))["metadata"]
             assert await fleet.is_pod_ready(f"web-{node}") == "True"
             record = json.loads((await fleet.node(node))["metadata"]["annotations"][HEALTH])
-            assert record["held"] == "every node is silent, so it is more likely that we do not hear"
+            assert record["held"] == "no node sends heartbeats, so this component is probably isolated itself"
         assert [json.loads(each.value or b"")["reason"] for each in fleet.commits("core/events/")] == [
             "EvictionStopped"
         ]

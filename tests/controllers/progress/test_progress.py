@@ -352,8 +352,8 @@ def test_however_often_it_changes_it_is_looked_at_once_in_a_while():
     first = decide(a_set(replicas=2), [], None)
     soon = Due(NOON + EVERY / 4)
 
-    assert first == Decision(result=WakeAt(NOON + EVERY, "not more often"), memory=Due(NOON + EVERY))
-    assert decide(a_set(replicas=2), [], soon) == Decision(result=WakeAt(soon.at, "not more often"), memory=soon)
+    assert first == Decision(result=WakeAt(NOON + EVERY, "rate limited"), memory=Due(NOON + EVERY))
+    assert decide(a_set(replicas=2), [], soon) == Decision(result=WakeAt(soon.at, "rate limited"), memory=soon)
     assert decide(a_set(replicas=2), [], Due(NOON - EVERY)).actions
 
 

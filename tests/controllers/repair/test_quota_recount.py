@@ -163,7 +163,7 @@ async def test_quotas_that_cannot_be_put_right_are_told_of_until_they_are(sim, m
 def test_a_namespace_that_is_counted_wrong_is_a_finding():
     plan = decide(RepairSnapshot(START, miscounted=["default"]), RepairMemory())
 
-    message = "what is used of its quotas is not the sum of what is there"
+    message = "the usage of its quotas does not equal the sum of its objects"
     finding = RepairFinding(RepairFault.QUOTA_DRIFT, NAMESPACES, ObjectKey("", "default"), "default", message)
     assert (plan.steps, plan.findings) == ((), (finding,))
     assert summarize(plan.findings) == Condition(

@@ -144,7 +144,7 @@ def test_stuck_finalizers_are_told_of_once_and_never_removed():
     later = decide(replace(snapshot, now_ns=at(700)), late.memory)
 
     assert (soon.steps, soon.findings) == ((), ())
-    message = "it is to go since then, and waits for example.com/wait"
+    message = "it was deleted at then and is blocked by finalizers: example.com/wait"
     finding = RepairFinding(RepairFault.STUCK_FINALIZERS, NAMESPACES, ObjectKey("", "old"), "uid-old", message)
     assert (late.steps, late.findings) == ((ReportFinding(finding),), (finding,))
     assert (later.steps, later.findings) == ((), (finding,))
@@ -178,7 +178,7 @@ def test_repair_is_complete_when_nothing_is_left():
         RepairFault.ORPHANED_RESERVATION, RESERVATIONS, ObjectKey("default", "r"), "uid-r", "it is lost"
     )
 
-    assert summarize(()) == Condition("RepairComplete", Truth.TRUE, "NothingLeft", "there is nothing to put right")
+    assert summarize(()) == Condition("RepairComplete", Truth.TRUE, "NothingLeft", "nothing to repair")
     assert summarize((one, one)) == Condition(
         "RepairComplete", Truth.FALSE, "OrphanedReservation", "Reservation default/r: it is lost; and 1 more"
     )
