@@ -384,12 +384,27 @@ def test_a_function_with_too_many_parameters_is_found(tmp_path: Path):
     ]
 
 
-def test_a_class_name_in_two_packages_is_found(tmp_path: Path):
-    both = "class Plan: ...\nclass _Item: ..."
-    tree = a_house(tmp_path, cli__get=both, api__pod=both, api__node=both)
+def test_a_class_name_in_two_modules_is_found(tmp_path: Path):
+    tree = a_house(
+        tmp_path,
+        api__pod="class Plan: ...\nclass _Item: ...",
+        api__node="class Plan: ...\nclass _Item: ...",
+        cli__get="",
+    )
 
-    assert whats(tidy_tree.check_class_names(tree, ())) == [(Rule.CLASS_NAME, "Plan in api, cli")]
-    assert whats(tidy_tree.check_class_names(tree, ["Plan"])) == []
+    assert whats(tidy_tree.check_class_names(tree)) == [
+        (Rule.CLASS_NAME, "Plan in mainstay/api/node.py, mainstay/api/pod.py")
+    ]
+
+
+def test_a_function_that_does_not_say_what_it_does_is_found(tmp_path: Path):
+    tree = a_house(
+        tmp_path, api__pod="def node_of(): ...\nclass A:\n    def is_one_of(self): ...\ndef find_node(): ..."
+    )
+
+    assert whats(tidy_tree.check_function_names(tree, ["mainstay/api/pod.py is_one_of"])) == [
+        (Rule.FUNCTION_NAME, "node_of")
+    ]
 
 
 def test_a_module_named_for_an_activity_is_found(tmp_path: Path):
@@ -400,7 +415,7 @@ def test_a_module_named_for_an_activity_is_found(tmp_path: Path):
     ]
 
 
-@pytest.mark.parametrize("check", ["check_fan_out", "check_parameters", "check_class_names", "check_module_names"])
+@pytest.mark.parametrize("check", ["check_fan_out", "check_parameters", "check_function_names", "check_module_names"])
 def test_a_debt_that_is_paid_is_found(tmp_path: Path, check: str):
     tree = a_house(tmp_path, cli__get="")
 

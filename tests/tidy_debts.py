@@ -47,5 +47,14 @@ LONG_SIGNATURES: Final = (
     "mainstay/sim/run/sweep.py sweep_runs",
 )
 
-# Names that public classes of two packages share.
-SHARED_CLASS_NAMES: Final = ()
+# Functions that begin with a verb and end in `_of` all the same. Users of `mainstay.sim` know those of sim/testing.
+OF_FUNCTIONS: Final = (
+    "mainstay/api/kinds/checks.py check_one_of",
+    "mainstay/api/structural.py _check_all_of",
+    "mainstay/api/structural.py _check_any_of",
+    "mainstay/api/structural.py _check_one_of",
+    "mainstay/explain/coupling.py is_any_of",
+    "mainstay/explain/coupling.py is_one_of",
+    "mainstay/sim/testing/trouble.py lose_answer_of",
+    "mainstay/sim/testing/trouble.py lose_request_of",
+)

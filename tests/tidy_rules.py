@@ -36,6 +36,7 @@ class Rule(StrEnum):
     FAN_OUT = f"a module imports at most {FAN_OUT_MAX} of ours; split it, or let a table bring them together"
     PARAMETERS = f"a function has at most {PARAMETERS_MAX} parameters; look for the value that several of them are"
     CLASS_NAME = "one class name, one class; qualify it"
+    FUNCTION_NAME = "a function is a verb: parse_x, find_x, build_x, render_x instead of x_of"
     MODULE_NAME = f"modules are nouns; at most {ING_MAX} end in -ing, listed in tests/tidy_debts.py"
     WORD = "is a retired word; write plain English (tests/tidy_words.py)"
     STALE_EXCEPTION = "is excused in tests/tidy_rules.py but not used any more; remove the exception"

@@ -3,8 +3,8 @@
 A *room* is a package of the second level (`server/watch`), or what lies directly in one of the first (`store`). What a
 room lets others import is its *door*, declared in tests/tidy_doors.py; a room's `__init__` is always a door, and so is
 all that lies directly in a library (`LIBRARIES`). The other checks here: imports that are allowed and never used,
-modules that import too many others, parameter lists, class names that two packages share, and module names that are no
-nouns.
+modules that import too many others, parameter lists, class names that two modules share, functions called `x_of`, and
+module names that are no nouns.
 
 Known debts are listed in tests/tidy_debts.py. A debt that is paid is reported, too, so the lists only shrink.
 """
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.tidy import Finding, package_of
-from tests.tidy_debts import ING_MODULES, LONG_SIGNATURES, SHARED_CLASS_NAMES, WIDE_MODULES
+from tests.tidy import Finding
+from tests.tidy_debts import ING_MODULES, LONG_SIGNATURES, OF_FUNCTIONS, WIDE_MODULES
 from tests.tidy_doors import DOORS, INNER_DOORS
 from tests.tidy_rules import ALLOWED_IMPORTS, FAN_OUT_MAX, ING_MAX, LIBRARIES, PARAMETERS_MAX, Rule
 
@@ -170,23 +170,28 @@ def _count_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return len(named) - (1 if named and named[0].arg in ("self", "cls") else 0)
 
 
-def check_class_names(tree: Tree, debts: Iterable[str]) -> Iterator[Finding]:
-    """Public classes of one name in two packages."""
-    shared = {name: packages for name, packages in _find_classes(tree).items() if len(packages) > 1}
-    for name in sorted(shared.keys() - {*debts}):
-        packages = shared[name]
-        yield Finding(min(packages.values()), 1, Rule.CLASS_NAME, f"{name} in {', '.join(sorted(packages))}")
-    yield from _paid({*debts} - shared.keys())
-
-
-def _find_classes(tree: Tree) -> dict[str, dict[str, str]]:
-    """By name of a class, the packages that define it, each with one path."""
-    found: dict[str, dict[str, str]] = {}
+def check_class_names(tree: Tree) -> Iterator[Finding]:
+    """Public classes of one name in two modules: a reader of an import should know which one it means."""
+    found: dict[str, list[str]] = {}
     for module, source in tree.sources.items():
         for node in source.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found.setdefault(node.name, {})[package_of(tree.paths[module])] = tree.paths[module]
-    return found
+                found.setdefault(node.name, []).append(tree.paths[module])
+    for name, paths in sorted(found.items()):
+        if len(paths) > 1:
+            yield Finding(paths[0], 1, Rule.CLASS_NAME, f"{name} in {', '.join(paths)}")
+
+
+def check_function_names(tree: Tree, excused: Iterable[str]) -> Iterator[Finding]:
+    """Functions called `x_of`, which does not say whether x is found, parsed, built or counted."""
+    found: dict[str, Finding] = {}
+    for module, source in tree.sources.items():
+        path = tree.paths[module]
+        for node in ast.walk(source):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.endswith("_of"):
+                found[f"{path} {node.name}"] = Finding(path, node.lineno, Rule.FUNCTION_NAME, node.name)
+    yield from (found[name] for name in sorted(found.keys() - {*excused}))
+    yield from _paid({*excused} - found.keys())
 
 
 def check_module_names(tree: Tree, nouns: Iterable[str]) -> Iterator[Finding]:
@@ -213,7 +218,8 @@ def check_house(root: Path) -> list[Finding]:
             *check_directions(tree, ALLOWED_IMPORTS),
             *check_fan_out(tree, WIDE_MODULES),
             *check_parameters(tree, LONG_SIGNATURES),
-            *check_class_names(tree, SHARED_CLASS_NAMES),
+            *check_class_names(tree),
+            *check_function_names(tree, OF_FUNCTIONS),
             *check_module_names(tree, ING_MODULES),
         )
     )
