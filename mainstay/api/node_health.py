@@ -71,6 +71,8 @@ class NodeHealthRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why nothing more is done, though it would be time."""
     ready: tuple[str, str, str] = ("", "", "")
     """What the node itself said last about being ready: status, reason and message."""
+    hold: str = ""
+    """The Hold that keeps its pods from being evicted, if that is why nothing more is done."""
 
 
 NO_RECORD: Final = NodeHealthRecord()

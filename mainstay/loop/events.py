@@ -98,6 +98,8 @@ class ObjectEvent:
     identity: str = ""
     """What makes it the same Event as another one about the same object with the same reason; empty: what it says."""
     count: int = 1
+    action: str = ""
+    """What was done, or failed, for programs: Kubernetes' field for it. `livenessProbe`."""
     decision: str = ""
     """What it tells of: by its id the Event is found among records, traces and audit lines."""
 
@@ -129,6 +131,7 @@ def build_event(said: ObjectEvent, component: str, instance: str, first: str) ->
         "firstTimestamp": first,
         "lastTimestamp": times.format_time(said.at),
         "count": said.count,
+        **({"action": said.action} if said.action else {}),
     }
 
 
@@ -211,7 +214,9 @@ class EventWriter:
 
 
 def _again(said: ObjectEvent, now: str) -> dict[str, Any]:
-    again = {"count": said.count, "lastTimestamp": now, "message": said.message[:_MESSAGE_LENGTH_MAX]}
+    again: Object = {"count": said.count, "lastTimestamp": now, "message": said.message[:_MESSAGE_LENGTH_MAX]}
+    if said.action:
+        again["action"] = said.action
     annotated = _annotated(said)
     return {**again, "metadata": annotated} if annotated else again
 
@@ -234,9 +239,17 @@ class EventRecorder:
         self.dropped = 0
 
     def tell(
-        self, about: InvolvedObject, reason: str, message: str, *, is_warning: bool = False, decision: str = ""
+        self,
+        about: InvolvedObject,
+        reason: str,
+        message: str,
+        *,
+        is_warning: bool = False,
+        action: str = "",
+        decision: str = "",
     ) -> None:
-        said = self._combined(ObjectEvent(about, reason, message, self._clock.wall(), is_warning, decision=decision))
+        now = self._clock.wall()
+        said = self._combined(ObjectEvent(about, reason, message, now, is_warning, action=action, decision=decision))
         name = said.name
         before = self._waiting.get(name)
         if before is not None:

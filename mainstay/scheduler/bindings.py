@@ -184,13 +184,13 @@ class Bindings:
             self._state.queue.put_back(uid, now_ns)
             return
         if answer.cause is not BindingCause.OTHER:
-            self.give_up_for_now(pod, answer.message, attempt.deciding.name, now_ns)
+            self.give_up_for_now(pod, answer.message, attempt.deciding.name, now_ns, str(answer.cause))
             return
         text, pod.left_out = _refused_by_server(pod.left_out, answer.message), {}
         self._state.queue.back_off(uid, now_ns)
         self._reporter.report(PodReport(pod.key, uid, PodConditionReason.SCHEDULER_ERROR, text, attempt.deciding.name))
 
-    def give_up_for_now(self, pod: PendingPod, why: str, decision: str, now_ns: int) -> str:
+    def give_up_for_now(self, pod: PendingPod, why: str, decision: str, now_ns: int, cause: str = "") -> str:
         """The server refuses a pod wherever it could be. What the columns say of those nodes is not true, yet: they are
         behind, or do not know of unconfirmed charges. The server is being asked for these, and then there is more to
         report. Returns the reason in words."""
@@ -199,7 +199,7 @@ class Bindings:
         self._state.queue.park_refused(pod.uid, _ROOM, now_ns)
         if not any(self.unconfirmed.is_asking(node) for node in left_out):
             self._reporter.report(
-                PodReport(pod.key, pod.uid, PodConditionReason.UNSCHEDULABLE, text, decision, is_weak=True)
+                PodReport(pod.key, pod.uid, PodConditionReason.UNSCHEDULABLE, text, decision, cause, is_weak=True)
             )
         return text
 

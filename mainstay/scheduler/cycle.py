@@ -202,7 +202,7 @@ class Cycle:
         pod.left_out = {}
         self.state.queue.park(pod.uid, no.cures, mark, now_ns)
         self._reporter.report(
-            PodReport(pod.key, pod.uid, PodConditionReason.UNSCHEDULABLE, render_message(no), deciding.name)
+            PodReport(pod.key, pod.uid, PodConditionReason.UNSCHEDULABLE, render_message(no), deciding.name, no.cause)
         )
         self._records.record_refusal(deciding, no)
 

@@ -9,9 +9,10 @@ the scheduling queue wakes the pods that wait for one of what has happened. It i
 promises nothing: a woken pod may be refused again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class Cure(StrEnum):
@@ -60,6 +61,28 @@ class RefusalReason(StrEnum):
     SKEW_TOO_LARGE = "SkewTooLarge"
 
 
+_GRAVEST_FIRST: Final = (
+    RefusalReason.ZONE_QUOTA_EXCEEDED,
+    RefusalReason.INSUFFICIENT_RESOURCE,
+    RefusalReason.NODE_TOO_SMALL,
+    RefusalReason.HELD_BY_GHOSTS,
+    RefusalReason.NODE_AFFINITY,
+    RefusalReason.UNTOLERATED_TAINT,
+    RefusalReason.UNSCHEDULABLE_NODE,
+    RefusalReason.PORT_TAKEN,
+    RefusalReason.RESERVED_ELSEWHERE,
+    RefusalReason.TOPOLOGY_LABEL_MISSING,
+    RefusalReason.SKEW_TOO_LARGE,
+    RefusalReason.OTHER_NODE_NAMED,
+    RefusalReason.NO_NODES,
+)
+
+
+def find_gravest(reasons: Collection[str]) -> str:
+    """The one of several reasons to name where there is room for one. Empty: none of them is known."""
+    return next((str(each) for each in _GRAVEST_FIRST if each in reasons), "")
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """One reason, and the nodes it holds for."""
@@ -99,6 +122,11 @@ class Unschedulable:
     def cures(self) -> tuple[Cure, ...]:
         """The changes worth another try, each once."""
         return merged(cure for refusal in self.refusals for cure in refusal.cures)
+
+    @property
+    def cause(self) -> str:
+        """The reason to name where there is room for one."""
+        return find_gravest([refusal.reason for refusal in self.refusals])
 
     @property
     def plugins(self) -> tuple[str, ...]:

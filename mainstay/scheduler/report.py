@@ -81,6 +81,8 @@ class PodReport:
     reason: PodConditionReason
     message: str
     decision: str = ""
+    cause: str = ""
+    """The code of it where Kubernetes' reason leaves it open: a `RefusalReason`, or a `BindingCause`."""
     is_weak: bool = False
     """Only worth saying if nothing else has been said."""
 
@@ -109,17 +111,20 @@ class _Said:
 
 
 def condition_patch(
-    pod: Object, reason: str, message: str, now: datetime, *, is_retrying: bool = False
+    pod: Object, reason: str, message: str, now: datetime, *, cause: str = "", is_retrying: bool = False
 ) -> Object | None:
     """The change of a pod's status that says so; None if it says so already, or if the pod has a node by now. With
     `is_retrying`, it also says that its binding is not retried any more."""
     if (pod.get("spec") or {}).get("nodeName"):
         return None
     old = _condition_in(pod)
-    is_said = old.get("status") == "False" and old.get("reason") == reason and old.get("message") == message
+    before = old.get("status"), old.get("reason"), old.get("message"), old.get("cause") or ""
+    is_said = before == ("False", reason, message, cause)
     if is_said and not is_retrying:
         return None
-    changed = {"type": POD_SCHEDULED, "status": "False", "reason": reason, "message": message}
+    changed: Object = {"type": POD_SCHEDULED, "status": "False", "reason": reason, "message": message}
+    if cause or old.get("cause"):
+        changed["cause"] = cause or None  # None takes away what another refusal has left.
     if old.get("status") != "False" or not old.get("lastTransitionTime"):
         changed["lastTransitionTime"] = times.format_time(now)
     conditions = [changed]
@@ -308,9 +313,10 @@ class Reporter:
         was_ours = said is not None and said.reason is PodConditionReason.BINDING_UNANSWERED
         is_retrying = was_ours or _condition_in(pod, RETRYING).get("status") == "True"
         message = str(old.get("message", "")) if is_left else report.message
+        cause = str(old.get("cause") or "") if is_left else report.cause
         patch = None
         if not is_left or is_retrying:
-            patch = condition_patch(pod, report.reason, message, now, is_retrying=is_retrying)
+            patch = condition_patch(pod, report.reason, message, now, cause=cause, is_retrying=is_retrying)
         write = WriteOptions(field_manager=self._component, term=self._term, decision=report.decision)
         try:
             if patch is not None:

@@ -247,10 +247,14 @@ async def test_a_container_that_is_not_alive_is_started_again(sim: Simulation):
         await tasks.sleep(seconds(10))
         pod = await the_pod(client)
         said = await reasons(client)
+        events = (await client.list(EVENTS, "default")).items
 
     assert begun(world) == [("node-0", "one", 0), ("node-0", "one", 1)]
     assert (state_of(pod)["restartCount"], readiness(pod)) == (1, "True")
     assert {"Unhealthy", "Killing", "Started"} <= set(said)
+    [unhealthy] = [each for each in events if each["reason"] == "Unhealthy"]
+    assert (unhealthy["action"], unhealthy["type"]) == ("livenessProbe", "Warning")
+    assert unhealthy["message"].startswith("Liveness probe failed: ")
 
 
 async def test_readiness_comes_and_goes_with_its_probe(sim: Simulation):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from mainstay.api.pod_resources import amount
 from mainstay.scheduler.messages import MESSAGE_LENGTH_MAX, render_message, render_summary
 from mainstay.scheduler.policy import DEFAULT
-from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason, Unschedulable
+from mainstay.scheduler.reasons import Cure, Refusal, RefusalReason, Unschedulable, find_gravest
 from mainstay.scheduler.what_if import Objects, what_if
 from tests.scheduler.objects import a_node, a_pod, spread_over
 
@@ -94,3 +94,15 @@ def test_it_is_bounded_and_does_not_depend_on_the_order_of_reasons(refusals, shu
     shuffling.shuffle(shuffled)
     is_told_apart = len({(len(each.nodes), each.reason, each.detail) for each in distinct}) == len(distinct)
     assert not is_told_apart or render_message(Unschedulable(10, tuple(shuffled))) == text
+
+
+def test_of_several_reasons_the_gravest_stands_for_all_whatever_the_order():
+    reasons = (RefusalReason.UNTOLERATED_TAINT, RefusalReason.ZONE_QUOTA_EXCEEDED, RefusalReason.NODE_AFFINITY)
+    for order in (reasons, reasons[::-1]):
+        refusals = tuple(Refusal(reason, "", ("n1",), ()) for reason in order)
+        assert Unschedulable(1, refusals).cause == "ZoneQuotaExceeded"
+
+
+def test_each_reason_can_stand_for_all():
+    assert [find_gravest([reason]) for reason in RefusalReason] == list(RefusalReason)
+    assert find_gravest(["a word of a later version"]) == find_gravest([]) == ""

@@ -57,6 +57,22 @@ def test_another_message_is_no_transition():
     assert "lastTransitionTime" not in patch["status"]["conditions"][0]
 
 
+def test_the_cause_is_said_for_programs_and_goes_with_what_it_was_about():
+    patch = condition_patch(a_pod(uid="u"), "Unschedulable", "no room", NOON, cause="NodeTooSmall")
+    assert patch is not None
+    assert patch["status"]["conditions"][0]["cause"] == "NodeTooSmall"
+
+    pod = said("False", "Unschedulable", "no room")
+    pod["status"]["conditions"][0]["cause"] = "NodeTooSmall"
+    assert condition_patch(pod, "Unschedulable", "no room", NOON, cause="NodeTooSmall") is None
+    other = condition_patch(pod, "Unschedulable", "no room", NOON, cause="NodeAffinity")
+    assert other is not None
+    assert other["status"]["conditions"][0]["cause"] == "NodeAffinity"
+    none = condition_patch(pod, "SchedulerError", "odd", NOON)
+    assert none is not None
+    assert none["status"]["conditions"][0]["cause"] is None
+
+
 def test_a_pod_that_has_a_node_is_left_alone():
     assert condition_patch(a_pod(node="n1"), "Unschedulable", "no room", NOON) is None
 

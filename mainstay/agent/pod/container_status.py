@@ -64,7 +64,8 @@ def container_status(
                     status["state"] = {"terminated": ended}
                     status["ready"] = container.role is Role.INIT and exited.code == 0
     if hold is not None and "waiting" in status["state"]:
-        status["state"] = {"waiting": _without_empty({"reason": hold.reason, "message": hold.message})}
+        waiting = {"reason": hold.reason, "message": hold.message, "missing": hold.missing}
+        status["state"] = {"waiting": _without_empty(waiting)}
     return status
 
 

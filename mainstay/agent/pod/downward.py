@@ -41,6 +41,11 @@ class Surroundings:
 class Unresolved(Exception):
     """Something is referred to and not there. Those who resolve turn it into `Missing`."""
 
+    def __init__(self, message: str, missing: str = "") -> None:
+        super().__init__(message)
+        self.missing = missing
+        """The ConfigMap or Secret, or the key in one, that is not there: `Secret/db`, `ConfigMap/settings/level`."""
+
 
 def read_field(pod: Object, path: str, facts: Surroundings) -> str:
     """A field of a pod, as `fieldRef` names it. Raises `Unresolved` if there is no such field."""

@@ -36,6 +36,8 @@ class Missing:
 
     reason: str
     message: str
+    missing: str = ""
+    """See `Unresolved`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -85,7 +87,7 @@ def build_environment(pod: Object, container: Object, sources: Sources, facts: S
             if "\0" in name or "\0" in value:
                 raise Unresolved(f"environment variable {name.replace(chr(0), '?')} contains a NUL byte")
     except Unresolved as problem:
-        return Missing(CONFIG_ERROR, str(problem))
+        return Missing(CONFIG_ERROR, str(problem), problem.missing)
     by_machine = {"PATH": facts.path, "HOME": facts.home, "HOSTNAME": find_host_name(pod)}
     return Environment(tuple(sorted((by_machine | variables).items())), variables)
 
@@ -196,7 +198,7 @@ def _resolve_value(
             if reference.get("optional"):
                 return None
             where = f"{kind} {pod['metadata'].get('namespace')}/{reference['name']}"
-            raise Unresolved(f"couldn't find key {key} in {where}")
+            raise Unresolved(f"couldn't find key {key} in {where}", f"{kind}/{reference['name']}/{key}")
         return _text(kind, found, key)
     raise Unresolved(f"unsupported source of environment variable {variable['name']}")
 
@@ -204,7 +206,8 @@ def _resolve_value(
 def _found(kind: str, reference: Mapping[str, Any], sources: Sources) -> Object | None:
     found = sources.get((kind, reference.get("name") or ""))
     if found is None and not reference.get("optional"):
-        raise Unresolved(f'{kind.lower()} "{reference.get("name")}" not found')
+        name = reference.get("name")
+        raise Unresolved(f'{kind.lower()} "{name}" not found', f"{kind}/{name}")
     return found
 
 

@@ -25,13 +25,16 @@ class PodEvents:
     def normal(self, pod: Object, reason: str, message: str, container: str = "") -> None:
         self._tell(pod, reason, message, container, is_warning=False)
 
-    def warning(self, pod: Object, reason: str, message: str, container: str = "") -> None:
-        self._tell(pod, reason, message, container, is_warning=True)
+    def warning(self, pod: Object, reason: str, message: str, container: str = "", action: str = "") -> None:
+        """`action` is what failed, for programs: `livenessProbe`."""
+        self._tell(pod, reason, message, container, is_warning=True, action=action)
 
-    def _tell(self, pod: Object, reason: str, message: str, container: str, *, is_warning: bool) -> None:
+    def _tell(
+        self, pod: Object, reason: str, message: str, container: str, *, is_warning: bool, action: str = ""
+    ) -> None:
         if self._is_on:
-            field = f"spec.containers{{{container}}}" if container else ""
-            self._events.tell(InvolvedObject.of(PODS, pod, field), reason, message, is_warning=is_warning)
+            about = InvolvedObject.of(PODS, pod, f"spec.containers{{{container}}}" if container else "")
+            self._events.tell(about, reason, message, is_warning=is_warning, action=action)
 
     async def run(self) -> None:
         await self._events.run()

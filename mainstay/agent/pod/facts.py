@@ -22,6 +22,8 @@ class ContainerWaiting:
     message: str
     retry_at: datetime | None = None
     """When to try again. None: hopeless as long as the pod is as it is."""
+    missing: str = ""
+    """The ConfigMap or Secret, or the key in one, that it waits for: `Secret/db`, `ConfigMap/settings/level`."""
 
 
 class FailedProbe(StrEnum):

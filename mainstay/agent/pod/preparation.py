@@ -69,7 +69,7 @@ class Preparing:
                 token = await self._request_token(pod) if wants_token(pod) else None
                 plans = plan_volumes(pod, await self._collect_sources(pod), token, self._surroundings(address))
                 if isinstance(plans, Missing):
-                    return self._waiting(plans.reason, plans.message)
+                    return self._waiting(plans.reason, plans.message, plans.missing)
             return await self._runner.place(metadata["uid"], metadata["namespace"], metadata["name"], plans)
         except CannotRun as error:
             return self._waiting(error.reason, str(error))
@@ -89,7 +89,7 @@ class Preparing:
             return self._waiting("CreateContainerConfigError", f"what it refers to cannot be read: {error}")
         env = build_environment(pod, container, sources, surroundings)
         if isinstance(env, Missing):
-            return self._waiting(env.reason, env.message)
+            return self._waiting(env.reason, env.message, env.missing)
         found = build_container_spec(pod, container, attempt, place, env, surroundings)
         if isinstance(found, ContainerWaiting) and found.reason == "CreateContainerConfigError":
             return self._waiting(found.reason, found.message)  # What it refers to may come to be.
@@ -147,8 +147,8 @@ class Preparing:
         self._tokens[uid] = _Token(text, now_ns + int(seconds * _TOKEN_USED * 1e9))
         return text
 
-    def _waiting(self, reason: str, message: str) -> ContainerWaiting:
-        return ContainerWaiting(reason, message, self._clock.wall() + TRY_AGAIN_AFTER)
+    def _waiting(self, reason: str, message: str, missing: str = "") -> ContainerWaiting:
+        return ContainerWaiting(reason, message, self._clock.wall() + TRY_AGAIN_AFTER, missing)
 
 
 def _pretended(pod: Object, container: Object, attempt: int, address: str) -> ContainerSpec:

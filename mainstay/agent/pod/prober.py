@@ -89,7 +89,7 @@ class ProbeTask:
             return HandlerResult(True)
         told = await ask(probe, self._whom, self._runner, limit)
         if not told.is_success:
-            self._events.warning(self._pod, "Unhealthy", f"{_WORDS[kind]} probe failed: {told.message}", name)
+            self._events.warning(self._pod, "Unhealthy", f"{_WORDS[kind]} probe failed: {told.message}", name, kind)
         return told
 
     def _verdicts(self) -> ProbeVerdicts:

@@ -37,7 +37,8 @@ def plan_volumes(pod: Object, sources: Sources, token: str | None, facts: Surrou
         try:
             plans.append(_plan_volume(volume, pod, sources, token, facts))
         except Unresolved as problem:
-            return Missing(FAILED_MOUNT, f'MountVolume.SetUp failed for volume "{volume["name"]}" : {problem}')
+            text = f'MountVolume.SetUp failed for volume "{volume["name"]}" : {problem}'
+            return Missing(FAILED_MOUNT, text, problem.missing)
     return plans
 
 
@@ -118,7 +119,7 @@ def _build_entries(kind: str, reference: Mapping[str, Any], name: str, mode: int
     if found is None:
         if is_optional:
             return []
-        raise Unresolved(f'{kind.lower()} "{name}" not found')
+        raise Unresolved(f'{kind.lower()} "{name}" not found', f"{kind}/{name}")
     content = _read_content(kind, found)
     everything = [{"key": key, "path": key} for key in sorted(content)]
     items: Iterable[Mapping[str, Any]] = reference.get("items") or everything
@@ -129,7 +130,7 @@ def _build_entries(kind: str, reference: Mapping[str, Any], name: str, mode: int
             files.append(VolumeFile(item["path"], data, mode if item.get("mode") is None else item["mode"]))
         elif not is_optional:
             word = "config" if kind == CONFIG_MAP else "secret"
-            raise Unresolved(f"references non-existent {word} key: {item['key']}")
+            raise Unresolved(f"references non-existent {word} key: {item['key']}", f"{kind}/{name}/{item['key']}")
     return files
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mainstay.api import labels
 from mainstay.api.causes import DISRUPTION_BUDGET
+from mainstay.api.holds import HoldReason
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DISRUPTION_BUDGETS, PODS
 from mainstay.api.pod_state import is_active, is_ready
@@ -87,9 +88,6 @@ EVICTION_ASKED_WITHIN: Final = timedelta(minutes=30)
 """How long ago an eviction may have been refused to be what a question about a healthy pod is about."""
 
 
-_FROZEN: Final = "EvictionsFrozen"
-
-
 async def eviction_refused(case: Case, pod: Object, who: str) -> Finding | None:
     """An eviction of a healthy pod was refused."""
     metadata = pod["metadata"]
@@ -98,15 +96,20 @@ async def eviction_refused(case: Case, pod: Object, who: str) -> Finding | None:
         each
         for each in records
         if each.outcome.ending is Ending.REFUSED
-        and (each.component == "eviction" or each.outcome.reason in (DISRUPTION_BUDGET, _FROZEN))
+        and (each.component == "eviction" or each.outcome.reason in (DISRUPTION_BUDGET, HoldReason.EVICTIONS_FROZEN))
     ]
     if not refused or case.now - moment(refused[-1].at) > EVICTION_ASKED_WITHIN:
         return None
     last = refused[-1]
     by = f" by {last.user}" if last.user else ""
-    frozen = last.outcome.reason == _FROZEN
+    frozen = last.outcome.reason == HoldReason.EVICTIONS_FROZEN
     detail = next(
-        (each.partition(": ")[2] for each in last.reasons if each.startswith((DISRUPTION_BUDGET, _FROZEN))), ""
+        (
+            each.partition(": ")[2]
+            for each in last.reasons
+            if each.startswith((DISRUPTION_BUDGET, HoldReason.EVICTIONS_FROZEN))
+        ),
+        "",
     )
     message = shortened(detail or last.outcome.message, 240)
     text = f"The eviction of {who}{by} at {clock(moment(last.at))} was rejected: {message}"

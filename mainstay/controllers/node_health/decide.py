@@ -238,7 +238,7 @@ def _released(
             found[name] = replace(verdict, held=refusals[0] if refusals else "")
         elif frozen is not None:
             state = STEPS.next[before, Sign.TAINTED] if RELEASED in facts.taints else verdict.state
-            found[name] = replace(verdict, state=state, held=_frozen_by(frozen))
+            found[name] = replace(verdict, state=state, held=_frozen_by(frozen), hold=frozen.name)
         elif RELEASED in facts.taints:
             found[name] = replace(verdict, state=STEPS.next[before, Sign.TAINTED])
         elif not is_isolated and (before, Sign.PERMITTED) in STEPS.next and zones.has_permit(buckets[facts.zone]):
@@ -322,8 +322,8 @@ def _choose_record(
         ready = own_words
     if state is HealthState.HEALTHY:
         return (NO_RECORD if before != NO_RECORD else None), ready
-    if before.state == state and before.held == verdict.held:
+    if (before.state, before.held, before.hold) == (state, verdict.held, verdict.hold):
         return None, ready
     # When that was, is for the writer to fill in.
     since, evidence = (before.since, before.evidence) if before.state == state else ("", verdict.evidence)
-    return NodeHealthRecord(state, since, evidence, verdict.held, own_words), ready
+    return NodeHealthRecord(state, since, evidence, verdict.held, own_words, verdict.hold), ready

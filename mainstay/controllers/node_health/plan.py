@@ -136,4 +136,7 @@ class HealthVerdict:
     state: HealthState
     """What it should be."""
     held: str = ""
+    """Why nothing more is done, in words."""
     evidence: tuple[str, ...] = ()
+    hold: str = ""
+    """The Hold that is the reason, if it is one."""

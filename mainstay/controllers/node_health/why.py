@@ -112,7 +112,7 @@ async def _silent(case: Case, node: Object) -> Trouble:
         zone = get_zone(node)
         others = [each for each in await case.all(NODES) if get_zone(each) == zone]
         down = [each["metadata"]["name"] for each in others if record_in(each).state in _UNHEALTHY]
-        cause = Cause.EVICTIONS_FROZEN if "frozen" in record.held else Cause.NODE_LOST
+        cause = Cause.EVICTIONS_FROZEN if record.hold else Cause.NODE_LOST
         where = f"zone {zone}" if zone else "the cluster"
         like = f", like {len(down)} of {len(others)} nodes in {where}" if cause is Cause.NODE_LOST else ""
         text = f"{silent}{like}; its pods are not evicted yet: {record.held}"

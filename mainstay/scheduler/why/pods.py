@@ -6,6 +6,7 @@ one would now               the scheduler has not observed the change yet (stale
 a node was found            but the binding was rejected, or got no answer
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -41,29 +42,15 @@ from mainstay.journal.record import DecisionRecord, Ending, moment
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.scheduler.report import POD_SCHEDULED, RETRYING, PodConditionReason
 from mainstay.scheduler.why.placement import explained, scheduling
-from mainstay.scheduler.why.refused_pod import UnplacedPod
+from mainstay.scheduler.why.refused_pod import UnplacedPod, cause_of_reason
 from mainstay.scheduler.why.staleness import SOON
 
-_REFUSED_BINDINGS: Final = {
+_REFUSED_BINDINGS: Final[Mapping[str, Cause]] = {
     BindingCause.QUOTA_EXCEEDED: Cause.ZONE_QUOTA_EXCEEDED,
     BindingCause.HELD_BY_GHOSTS: Cause.HELD_BY_GHOSTS,
     BindingCause.PORT_TAKEN: Cause.PORT_TAKEN,
     BindingCause.RESERVATION_HELD: Cause.RESERVED_ELSEWHERE,
 }
-
-_IN_MESSAGES: Final = {
-    "without enough quota": Cause.ZONE_QUOTA_EXCEEDED,
-    "force-deleted": Cause.HELD_BY_GHOSTS,
-    "untolerated taint": Cause.UNTOLERATED_TAINT,
-    "were unschedulable": Cause.NODE_CORDONED,
-    "too small": Cause.NODE_TOO_SMALL,
-    "Insufficient": Cause.INSUFFICIENT_RESOURCES,
-    "free ports": Cause.PORT_TAKEN,
-    "missing required label": Cause.TOPOLOGY_LABEL_MISSING,
-    "topology spread": Cause.TOPOLOGY_SPREAD,
-    "affinity/selector": Cause.NODE_AFFINITY,
-}
-"""What the scheduler's messages (messages.py) come to."""
 
 
 async def unplaced(case: Case, pod: Object) -> Finding:
@@ -185,10 +172,10 @@ def _as_it_says(case: Case, pod: Object, who: str) -> Finding | None:
     said = find_condition(pod, POD_SCHEDULED)
     if said is None or said.get("status") != "False":
         return None
-    message = str(said.get("message") or "")
+    message, code = str(said.get("message") or ""), str(said.get("cause") or "")
     gap = f"the journal has no decision about {who}: this is from its condition {POD_SCHEDULED}"
     return Finding(
-        cause=next((cause for words, cause in _IN_MESSAGES.items() if words in message), Cause.NOT_RECORDED),
+        cause=_REFUSED_BINDINGS.get(code) or cause_of_reason(code),
         sentence=sentence(shortened(f"{who} has no node: {message or said.get('reason')}", 360)),
         verdict=Verdict.INCOMPLETE,
         since=parse_time_or_none(said.get("lastTransitionTime")),
@@ -254,7 +241,7 @@ def _binding_refused(case: Case, who: str, records: list[DecisionRecord]) -> Fin
     message = shortened(last.outcome.message, 200)
     times = f", {len(same)} times" if len(same) > 1 else ""
     text = f"{who} was scheduled to {node}, but the API server rejected the binding{times} ({reason}): {message}"
-    cause = next((found for each, found in _REFUSED_BINDINGS.items() if each == reason), Cause.BINDING_REFUSED)
+    cause = _REFUSED_BINDINGS.get(reason, Cause.BINDING_REFUSED)
     return Finding(
         cause=cause,
         sentence=sentence(text),

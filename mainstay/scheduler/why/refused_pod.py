@@ -1,5 +1,6 @@
 """Why no node took a pod: the decision made again, the dominant reason, and whether it still holds by now."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -26,7 +27,7 @@ from mainstay.explain.why.found import (
 )
 from mainstay.journal.keys import parse_object_key
 from mainstay.journal.record import DecisionRecord, moment
-from mainstay.scheduler.reasons import Unschedulable
+from mainstay.scheduler.reasons import RefusalReason, Unschedulable, find_gravest
 from mainstay.scheduler.report import PodConditionReason
 from mainstay.scheduler.why.cures.search import find_cures
 from mainstay.scheduler.why.dominant_reason import Judged, judged
@@ -222,26 +223,27 @@ def _one(kind: str) -> str:
     return {"zonequotas": "zonequota", "nodes": "node", "pods": "pod", "reservations": "reservation"}.get(kind, kind)
 
 
-_BY_WORD: Final = {
-    "InsufficientResource": Cause.INSUFFICIENT_RESOURCES,
-    "NodeTooSmall": Cause.NODE_TOO_SMALL,
-    "HeldByGhosts": Cause.HELD_BY_GHOSTS,
-    "NodeAffinity": Cause.NODE_AFFINITY,
-    "UntoleratedTaint": Cause.UNTOLERATED_TAINT,
-    "UnschedulableNode": Cause.NODE_CORDONED,
-    "PortTaken": Cause.PORT_TAKEN,
-    "ZoneQuotaExceeded": Cause.ZONE_QUOTA_EXCEEDED,
-    "ReservedElsewhere": Cause.RESERVED_ELSEWHERE,
-    "TopologyLabelMissing": Cause.TOPOLOGY_LABEL_MISSING,
-    "SkewTooLarge": Cause.TOPOLOGY_SPREAD,
-    "NoNodes": Cause.NO_NODES,
+_CAUSES: Final[Mapping[str, Cause]] = {
+    RefusalReason.INSUFFICIENT_RESOURCE: Cause.INSUFFICIENT_RESOURCES,
+    RefusalReason.NODE_TOO_SMALL: Cause.NODE_TOO_SMALL,
+    RefusalReason.HELD_BY_GHOSTS: Cause.HELD_BY_GHOSTS,
+    RefusalReason.NODE_AFFINITY: Cause.NODE_AFFINITY,
+    RefusalReason.UNTOLERATED_TAINT: Cause.UNTOLERATED_TAINT,
+    RefusalReason.UNSCHEDULABLE_NODE: Cause.NODE_CORDONED,
+    RefusalReason.PORT_TAKEN: Cause.PORT_TAKEN,
+    RefusalReason.ZONE_QUOTA_EXCEEDED: Cause.ZONE_QUOTA_EXCEEDED,
+    RefusalReason.RESERVED_ELSEWHERE: Cause.RESERVED_ELSEWHERE,
+    RefusalReason.TOPOLOGY_LABEL_MISSING: Cause.TOPOLOGY_LABEL_MISSING,
+    RefusalReason.SKEW_TOO_LARGE: Cause.TOPOLOGY_SPREAD,
+    RefusalReason.NO_NODES: Cause.NO_NODES,
 }
+
+
+def cause_of_reason(reason: str) -> Cause:
+    """What a reason of the scheduler comes to."""
+    return _CAUSES.get(reason, Cause.NOT_RECORDED)
 
 
 def _cause_in(reasons: tuple[str, ...]) -> Cause:
     """The gravest of the reasons that a record names: `ZoneQuotaExceeded zone-c/cpu ×4`."""
-    named = [each.partition(" ")[0] for each in reasons]
-    for word in ("ZoneQuotaExceeded", *_BY_WORD):
-        if word in named:
-            return _BY_WORD[word]
-    return Cause.NOT_RECORDED
+    return cause_of_reason(find_gravest([each.partition(" ")[0] for each in reasons]))

@@ -207,25 +207,31 @@ def test_a_resource_of_another_container_may_be_named_and_a_pod_has_limits_too()
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "message", "missing"),
     [
-        ({"env": [from_map("none", "k")]}, 'configmap "none" not found'),
-        ({"env": [from_secret("none", "k")]}, 'secret "none" not found'),
-        ({"envFrom": [{"configMapRef": {"name": "none"}}]}, 'configmap "none" not found'),
-        ({"envFrom": [{"secretRef": {"name": "none"}}]}, 'secret "none" not found'),
-        ({"env": [from_map("settings", "no")]}, "couldn't find key no in ConfigMap default/settings"),
-        ({"env": [from_secret("keys", "no")]}, "couldn't find key no in Secret default/keys"),
-        ({"env": [from_field("status.phase")]}, "unsupported fieldPath: status.phase"),
-        ({"env": [from_resource("limits.gpu")]}, "unsupported container resource : limits.gpu"),
-        ({"env": [from_resource("limits.cpu", containerName="no")]}, "container no not found"),
-        ({"env": [from_secret("blob", "bytes")]}, "not UTF-8"),
-        ({"env": [from_secret("zero", "bytes")]}, "environment variable X contains a NUL byte"),
+        ({"env": [from_map("none", "k")]}, 'configmap "none" not found', "ConfigMap/none"),
+        ({"env": [from_secret("none", "k")]}, 'secret "none" not found', "Secret/none"),
+        ({"envFrom": [{"configMapRef": {"name": "none"}}]}, 'configmap "none" not found', "ConfigMap/none"),
+        ({"envFrom": [{"secretRef": {"name": "none"}}]}, 'secret "none" not found', "Secret/none"),
+        (
+            {"env": [from_map("settings", "no")]},
+            "couldn't find key no in ConfigMap default/settings",
+            "ConfigMap/settings/no",
+        ),
+        ({"env": [from_secret("keys", "no")]}, "couldn't find key no in Secret default/keys", "Secret/keys/no"),
+        ({"env": [from_field("status.phase")]}, "unsupported fieldPath: status.phase", ""),
+        ({"env": [from_resource("limits.gpu")]}, "unsupported container resource : limits.gpu", ""),
+        ({"env": [from_resource("limits.cpu", containerName="no")]}, "container no not found", ""),
+        ({"env": [from_secret("blob", "bytes")]}, "not UTF-8", ""),
+        ({"env": [from_secret("zero", "bytes")]}, "environment variable X contains a NUL byte", ""),
     ],
 )
-def test_what_is_missing_is_named_in_the_words_of_the_kubelet(fields: Object, message: str) -> None:
+def test_what_is_missing_is_named_in_the_words_of_the_kubelet_and_for_programs(
+    fields: Object, message: str, missing: str
+) -> None:
     found = resolved(**fields)
     assert isinstance(found, Missing)
-    assert found.reason == CONFIG_ERROR
+    assert (found.reason, found.missing) == (CONFIG_ERROR, missing)
     assert message in found.message
 
 

@@ -273,6 +273,15 @@ def test_what_kubectl_get_pods_shows(
     assert row(with_status(pod, status_at(pod, 60, states, **facts))) == shown
 
 
+def test_a_container_that_waits_for_a_secret_names_it_for_programs():
+    pod = a_pod("app")
+    why = ContainerWaiting("FailedMount", "no secret", missing="Secret/db")
+
+    [app] = status_at(pod, 60, {}, waiting={"app": why})["containerStatuses"]
+
+    assert app["state"] == {"waiting": {"reason": "FailedMount", "message": "no secret", "missing": "Secret/db"}}
+
+
 # The patch.
 
 

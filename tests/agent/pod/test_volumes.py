@@ -141,28 +141,38 @@ def test_the_group_of_a_pod_owns_its_volumes_and_may_read_what_is_in_them() -> N
 
 
 @pytest.mark.parametrize(
-    ("volume", "message"),
+    ("volume", "message", "missing"),
     [
-        ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
-        ({"secret": {"secretName": "none"}}, 'secret "none" not found'),
+        ({"configMap": {"name": "none"}}, 'configmap "none" not found', "ConfigMap/none"),
+        ({"secret": {"secretName": "none"}}, 'secret "none" not found', "Secret/none"),
         (
             {"configMap": {"name": "settings", "items": [{"key": "no", "path": "x"}]}},
             "references non-existent config key: no",
+            "ConfigMap/settings/no",
         ),
         (
             {"secret": {"secretName": "keys", "items": [{"key": "no", "path": "x"}]}},
             "references non-existent secret key: no",
+            "Secret/keys/no",
         ),
-        ({"projected": {"sources": [{"configMap": {"name": "none"}}]}}, 'configmap "none" not found'),
-        ({"persistentVolumeClaim": {"claimName": "c"}}, "volumes of kind persistentVolumeClaim need a storage driver"),
-        ({"csi": {"driver": "d"}}, "volumes of kind csi need a storage driver"),
-        ({"projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}}, "clusterTrustBundle"),
+        (
+            {"projected": {"sources": [{"configMap": {"name": "none"}}]}},
+            'configmap "none" not found',
+            "ConfigMap/none",
+        ),
+        (
+            {"persistentVolumeClaim": {"claimName": "c"}},
+            "volumes of kind persistentVolumeClaim need a storage driver",
+            "",
+        ),
+        ({"csi": {"driver": "d"}}, "volumes of kind csi need a storage driver", ""),
+        ({"projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}}, "clusterTrustBundle", ""),
     ],
 )
-def test_a_volume_that_cannot_be_made_says_why(volume: Object, message: str) -> None:
+def test_a_volume_that_cannot_be_made_says_why(volume: Object, message: str, missing: str) -> None:
     found = plan_of(volume)
     assert isinstance(found, Missing)
-    assert found.reason == "FailedMount"
+    assert (found.reason, found.missing) == ("FailedMount", missing)
     assert found.message.startswith('MountVolume.SetUp failed for volume "v" : ')
     assert message in found.message
 

@@ -187,7 +187,7 @@ def test_no_node_is_released_while_evictions_are_frozen_and_the_node_says_why():
     assert isinstance(step, WriteNode)
     assert step.record is not None
     assert (step.state, step.add) == (HealthState.UNKNOWN, ())
-    assert step.record.held == f"evictions are frozen by Hold hold: {WORDS}"
+    assert (step.record.held, step.record.hold) == (f"evictions are frozen by Hold hold: {WORDS}", "hold")
     assert saying(LISTENING, plan.memory) == [Say("EvictionsFrozen", f"no pods are evicted: {step.record.held}")]
 
 

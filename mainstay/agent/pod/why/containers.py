@@ -1,12 +1,12 @@
 """Why a pod that has its node is not ready: what its agent says of each container, and what the node itself is like."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.agent.pod.why.ends import START_ERROR, Ends, find_ends, is_shaky, list_container_statuses
+from mainstay.agent.pod.why.kubelet_text import find_probe
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import CONFIG_MAPS, PODS, SECRETS
 from mainstay.api.pod_state import find_condition, get_node_name, parse_time_or_none
@@ -43,16 +43,14 @@ _IMAGE: Final = frozenset(
 _CONFIG: Final = frozenset({"CreateContainerConfigError"})
 _NO_NEWS: Final = frozenset({"", "ContainerCreating", "PodInitializing", "CrashLoopBackOff"})
 """What is not a reason of its own: every container waits for that at first, or has ended before."""
-_NOT_THERE: Final = re.compile(
-    r"\b(secret|configmap)s? .*(not found|non-existent)|references non-existent", re.IGNORECASE
-)
-_MISSING: Final = re.compile(r'\b(secret|configmap) "([^"]+)" not found', re.IGNORECASE)
 _PROBES: Final = {
     "Liveness": Cause.LIVENESS_PROBE_FAILING,
     "Startup": Cause.STARTUP_PROBE_FAILING,
     "Readiness": Cause.READINESS_PROBE_FAILING,
 }
-_FAILED_PROBE: Final = re.compile(r"(Liveness|Startup|Readiness) probe failed(?:: (.*))?", re.DOTALL)
+_PROBE_FIELDS: Final = {"livenessProbe": "Liveness", "startupProbe": "Startup", "readinessProbe": "Readiness"}
+"""The actions of Events `Unhealthy`."""
+_KINDS: Final = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
 
 
 async def not_started(case: Case, pod: Object) -> Finding | None:
@@ -64,22 +62,25 @@ async def not_started(case: Case, pod: Object) -> Finding | None:
         ends = await find_ends(case, pod, str(status.get("name") or ""))
         found = _waits(pod, who, status, probes, ends, case.now)
         if found is not None:
-            all_found.append(found)
+            all_found.append((found, _missing(status)))
     if not all_found:
         return None
-    worst, *others = sorted(all_found, key=lambda each: gravity(each.cause))
-    also = tuple(Also(each.cause, each.sentence) for each in others)
-    return await _unless_there_by_now(case, pod, replace(worst, also=also))
+    (worst, missing), *others = sorted(all_found, key=lambda each: gravity(each[0].cause))
+    also = tuple(Also(each.cause, each.sentence) for each, _ in others)
+    return await _unless_there_by_now(case, pod, missing, replace(worst, also=also))
 
 
-async def _unless_there_by_now(case: Case, pod: Object, found: Finding) -> Finding:
+def _missing(status: Mapping[str, Any]) -> str:
+    """What a container waits for that does not exist, as its agent names it: `Secret/db`."""
+    return str(((status.get("state") or NOTHING).get("waiting") or NOTHING).get("missing") or "")
+
+
+async def _unless_there_by_now(case: Case, pod: Object, missing: str, found: Finding) -> Finding:
     """The same; and that what was missing is there by now, and the agent has not tried again."""
-    match = _MISSING.search(found.sentence) if found.cause is Cause.CONFIG_MISSING else None
-    if match is None:
+    word, _, name = missing.partition("/")
+    if found.cause is not Cause.CONFIG_MISSING or word not in _KINDS or "/" in name:  # Or only a key is missing.
         return found
-    kind = CONFIG_MAPS if match[1].lower() == "configmap" else SECRETS
-    there = await case.get(kind, match[2], pod["metadata"].get("namespace") or "")
-    if there is None:
+    if await case.get(_KINDS[word], name, pod["metadata"].get("namespace") or "") is None:
         return found
     text = f"{found.sentence.removesuffix('.')}; it exists now, and the agent has not retried yet"
     return replace(found, sentence=sentence(text), verdict=Verdict.WAITING)
@@ -238,7 +239,7 @@ def _waits(
         if message and image not in message:
             text += f": {message}"
         return blocked(Cause.IMAGE_UNAVAILABLE, text, f"{reason}: {shortened(message or image, 120)}")
-    if reason in _CONFIG or (reason not in _NO_NEWS and _NOT_THERE.search(message)):
+    if reason in _CONFIG or _missing(status):
         text = f"container {name} of {who} cannot be configured on {node}: {message}"
         return blocked(Cause.CONFIG_MISSING, text[0].upper() + text[1:], f"{reason}: {shortened(message, 120)}")
     if reason == "CommandRequired":
@@ -309,28 +310,16 @@ def _ended(pod: Object, name: str, ended: Mapping[str, Any]) -> str:
 
 
 async def _failed_probes(case: Case, pod: Object) -> dict[tuple[str, str], str]:
-    """By container and probe: what the last failure said. From Events, and from what the agent has recorded."""
+    """By container and probe: what the last failure said."""
     found: dict[tuple[str, str], str] = {}
     for event in await case.events(pod, ("Unhealthy",)):
-        match = _FAILED_PROBE.match(str(event.get("message") or event.get("note") or ""))
-        if match:
-            path = str((event.get("involvedObject") or NOTHING).get("fieldPath") or "")
-            name = path.partition("{")[2].rstrip("}")
-            found[name, match[1]] = shortened(match[2] or "", 140)
-    metadata = pod["metadata"]
-    records = await case.records(PODS.text, metadata.get("namespace") or "", metadata["name"], metadata.get("uid", ""))
-    for record in records:
-        for text in (record.outcome.message, *record.reasons):
-            match = _FAILED_PROBE.search(text)
-            if match:
-                container = next(
-                    (each.removeprefix("container=") for each in record.reasons if "container=" in each), ""
-                )
-                names = (
-                    [container] if container else [each.get("name", "") for each in pod["spec"].get("containers") or ()]
-                )
-                for name in names:
-                    found.setdefault((name, match[1]), shortened(match[2] or "", 140))
+        path = str((event.get("involvedObject") or NOTHING).get("fieldPath") or "")
+        name = path.partition("{")[2].rstrip("}")
+        message = str(event.get("message") or event.get("note") or "")
+        kind = _PROBE_FIELDS.get(str(event.get("action") or "")) or find_probe(message)
+        if kind:
+            # The probe is named beside it: only what it said is of interest.
+            found[name, kind] = shortened(message.removeprefix(f"{kind} probe failed:").strip(), 140)
     return found
 
 
