@@ -17,6 +17,7 @@ import msgspec
 from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.explain.answer_part import AnswerPart
 from mainstay.explain.fields import NOTHING, Path, is_below, leaves, parse_path, path_text, plain
 from mainstay.explain.moment import Moment
 from mainstay.explain.story.lines import StoryObject
@@ -25,11 +26,7 @@ from mainstay.explain.why.answer import API_VERSION
 from mainstay.explain.writers import UNKNOWN_WHO, JournalLookup, Version, Who
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    pass
-
-
-class Blamed(_Part, frozen=True, kw_only=True):
+class Blamed(AnswerPart, frozen=True, kw_only=True):
     """One value of one field, and who set it."""
 
     field: str
@@ -46,7 +43,7 @@ class Blamed(_Part, frozen=True, kw_only=True):
     """It was set before the journal begins: only the manager is known."""
 
 
-class Blame(_Part, frozen=True, kw_only=True):
+class Blame(AnswerPart, frozen=True, kw_only=True):
     about: StoryObject
     uid: str = ""
     revision: int = 0

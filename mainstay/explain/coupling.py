@@ -21,6 +21,7 @@ import msgspec
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
+from mainstay.explain.answer_part import AnswerPart
 from mainstay.explain.declared import EVERYTHING, Declarations, Declared, find_declared
 from mainstay.explain.fields import Path, differences, leaves, path_text, shown
 from mainstay.explain.moment import Moment
@@ -44,11 +45,7 @@ _EVERYBODY: Final = frozenset({"events", "leases.coordination.k8s.io", "componen
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    pass
-
-
-class Edge(_Part, frozen=True, kw_only=True):
+class Edge(AnswerPart, frozen=True, kw_only=True):
     """A writer of something that is read."""
 
     writer: str
@@ -63,7 +60,7 @@ class Edge(_Part, frozen=True, kw_only=True):
     last_revision: int = 0
 
 
-class Input(_Part, frozen=True, kw_only=True):
+class Input(AnswerPart, frozen=True, kw_only=True):
     """A kind that is read, and who changes it."""
 
     kind: str
@@ -75,7 +72,7 @@ class Input(_Part, frozen=True, kw_only=True):
     edges: tuple[Edge, ...] = ()
 
 
-class Oscillation(_Part, frozen=True, kw_only=True):
+class Oscillation(AnswerPart, frozen=True, kw_only=True):
     about: StoryObject
     field: str
     writers: tuple[str, ...]
@@ -86,7 +83,7 @@ class Oscillation(_Part, frozen=True, kw_only=True):
     revision: int
 
 
-class Coupling(_Part, frozen=True, kw_only=True):
+class Coupling(AnswerPart, frozen=True, kw_only=True):
     about: str
     """A component, or an object."""
     components: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ import msgspec
 
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
+from mainstay.explain.answer_part import AnswerPart
 from mainstay.explain.fields import differences, is_below, path_text, plain
 from mainstay.explain.moment import Moment
 from mainstay.explain.story.lines import StoryObject
@@ -40,11 +41,7 @@ class How(StrEnum):
     """Another object of the same name."""
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    pass
-
-
-class FieldDiff(_Part, frozen=True, kw_only=True):
+class FieldDiff(AnswerPart, frozen=True, kw_only=True):
     field: str
     before: Any = None
     after: Any = None
@@ -53,7 +50,7 @@ class FieldDiff(_Part, frozen=True, kw_only=True):
     revision: int = 0
 
 
-class ObjectDiff(_Part, frozen=True, kw_only=True):
+class ObjectDiff(AnswerPart, frozen=True, kw_only=True):
     about: StoryObject
     how: How
     who: Who = UNKNOWN_WHO
@@ -65,7 +62,7 @@ class ObjectDiff(_Part, frozen=True, kw_only=True):
     """How many there were in between."""
 
 
-class Diff(_Part, frozen=True, kw_only=True):
+class Diff(AnswerPart, frozen=True, kw_only=True):
     from_revision: int
     to_revision: int
     from_at: datetime

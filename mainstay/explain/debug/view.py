@@ -11,13 +11,10 @@ from typing import Any
 
 import msgspec
 
+from mainstay.explain.answer_part import AnswerPart
 from mainstay.explain.story.lines import StoryObject
 from mainstay.explain.why.answer import API_VERSION
 from mainstay.explain.writers import Who
-
-
-class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    pass
 
 
 class DebugFinding(StrEnum):
@@ -43,14 +40,14 @@ class DebugFinding(StrEnum):
     """What `why` says: nothing in the joined view knows better."""
 
 
-class ReplicaCounts(_Part, frozen=True, kw_only=True):
+class ReplicaCounts(AnswerPart, frozen=True, kw_only=True):
     desired: int
     ready: int
     pending: int
     starting: int = 0
 
 
-class ObservedRevision(_Part, frozen=True, kw_only=True):
+class ObservedRevision(AnswerPart, frozen=True, kw_only=True):
     """Which revision of something a component goes by."""
 
     component: str
@@ -60,7 +57,7 @@ class ObservedRevision(_Part, frozen=True, kw_only=True):
     """Where that is known from: a decision's id, or `ComponentState`."""
 
 
-class Rollback(_Part, frozen=True, kw_only=True):
+class Rollback(AnswerPart, frozen=True, kw_only=True):
     """What was last changed of a policy or of the workload's template, and who has heard of it."""
 
     about: StoryObject
@@ -77,7 +74,7 @@ class Rollback(_Part, frozen=True, kw_only=True):
         return bool(self.observed) and all(each.is_observed for each in self.observed)
 
 
-class Pending(_Part, frozen=True, kw_only=True):
+class Pending(AnswerPart, frozen=True, kw_only=True):
     """A replica that has no node, or is not ready."""
 
     pod: str
@@ -95,7 +92,7 @@ class Pending(_Part, frozen=True, kw_only=True):
     """With all that the decision had not seen; empty: nowhere, or that is not known."""
 
 
-class CacheSeen(_Part, frozen=True, kw_only=True):
+class CacheSeen(AnswerPart, frozen=True, kw_only=True):
     """How far a component had come with a kind when it last decided, and how far it says it is now."""
 
     component: str
@@ -118,7 +115,7 @@ class CacheSeen(_Part, frozen=True, kw_only=True):
         return self.latest > self.seen
 
 
-class Writer(_Part, frozen=True, kw_only=True):
+class Writer(AnswerPart, frozen=True, kw_only=True):
     """A writer of the desired state of the workload, and its last write."""
 
     who: Who
@@ -128,7 +125,7 @@ class Writer(_Part, frozen=True, kw_only=True):
     writes: int = 1
 
 
-class RepairView(_Part, frozen=True, kw_only=True):
+class RepairView(AnswerPart, frozen=True, kw_only=True):
     status: str
     reason: str = ""
     message: str = ""
@@ -138,7 +135,7 @@ class RepairView(_Part, frozen=True, kw_only=True):
     """It is about the generation that is wanted now."""
 
 
-class ConditionView(_Part, frozen=True, kw_only=True):
+class ConditionView(AnswerPart, frozen=True, kw_only=True):
     type: str
     status: str
     reason: str = ""
@@ -147,13 +144,13 @@ class ConditionView(_Part, frozen=True, kw_only=True):
     is_current: bool = True
 
 
-class HoldView(_Part, frozen=True, kw_only=True):
+class HoldView(AnswerPart, frozen=True, kw_only=True):
     name: str
     what: str
     words: str
 
 
-class DebugView(_Part, frozen=True, kw_only=True):
+class DebugView(AnswerPart, frozen=True, kw_only=True):
     about: StoryObject
     uid: str = ""
     generation: int = 0

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mainstay.explain.answer_part import AnswerPart
 from mainstay.explain.cures.values import TriedCure
 from mainstay.explain.plan.quotas import QuotaUse
 from mainstay.explain.why.answer import Verdict
@@ -15,11 +16,7 @@ SIBLINGS_MAX: Final = 50
 """So many of the pods that wait for the same are tried with each cure."""
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    pass
-
-
-class ObjectPlan(_Part, frozen=True, kw_only=True):
+class ObjectPlan(AnswerPart, frozen=True, kw_only=True):
     """What would become of one object that was given."""
 
     kind: str
@@ -31,7 +28,7 @@ class ObjectPlan(_Part, frozen=True, kw_only=True):
     refusal: str = ""
 
 
-class WaitingPods(_Part, frozen=True, kw_only=True):
+class WaitingPods(AnswerPart, frozen=True, kw_only=True):
     """Some pods of a workload that no node would take, for the same reasons."""
 
     count: int
@@ -45,7 +42,7 @@ class WaitingPods(_Part, frozen=True, kw_only=True):
     cures: tuple[TriedCure, ...] = ()
 
 
-class RefusedPods(_Part, frozen=True, kw_only=True):
+class RefusedPods(AnswerPart, frozen=True, kw_only=True):
     """Pods that would not even be made."""
 
     count: int
@@ -53,7 +50,7 @@ class RefusedPods(_Part, frozen=True, kw_only=True):
     cures: tuple[TriedCure, ...] = ()
 
 
-class RemovedPods(_Part, frozen=True, kw_only=True):
+class RemovedPods(AnswerPart, frozen=True, kw_only=True):
     """Pods that are there and would go."""
 
     why: str
@@ -61,12 +58,12 @@ class RemovedPods(_Part, frozen=True, kw_only=True):
     pods: tuple[str, ...] = ()
 
 
-class PlannedStep(_Part, frozen=True, kw_only=True):
+class PlannedStep(AnswerPart, frozen=True, kw_only=True):
     after_s: float
     text: str
 
 
-class WorkloadPlan(_Part, frozen=True, kw_only=True):
+class WorkloadPlan(AnswerPart, frozen=True, kw_only=True):
     kind: str
     namespace: str = ""
     name: str
@@ -97,14 +94,14 @@ class WorkloadPlan(_Part, frozen=True, kw_only=True):
         return self.running_least == self.running_most
 
 
-class Other(_Part, frozen=True, kw_only=True):
+class Other(AnswerPart, frozen=True, kw_only=True):
     """A pod of another workload for which something would be different."""
 
     pod: str
     text: str
 
 
-class PlanAnswer(_Part, frozen=True, kw_only=True):
+class PlanAnswer(AnswerPart, frozen=True, kw_only=True):
     """Encodable: what `-o json` prints."""
 
     verdict: Verdict

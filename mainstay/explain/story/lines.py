@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from mainstay.explain.answer_part import AnswerPart
 from mainstay.explain.why.answer import API_VERSION
 from mainstay.explain.words import LineKind
 from mainstay.explain.writers import Who
@@ -30,11 +31,7 @@ _COUNTED: Final = re.compile(r"(restart |back-off )[0-9hms]+")
 """What is another number each time, and means the same."""
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    pass
-
-
-class StoryObject(_Part, frozen=True):
+class StoryObject(AnswerPart, frozen=True):
     """The object that a line is about. `kind` is its text, as in `deployments.apps`."""
 
     kind: str
@@ -47,7 +44,7 @@ class StoryObject(_Part, frozen=True):
         return f"{_singular(kind)} {self.name}"
 
 
-class Stale(_Part, frozen=True):
+class Stale(AnswerPart, frozen=True):
     """A kind that a decision did not see as it was."""
 
     kind: str
@@ -63,7 +60,7 @@ class Stale(_Part, frozen=True):
     """With them, the decision would have been another one."""
 
 
-class StoryLink(_Part, frozen=True):
+class StoryLink(AnswerPart, frozen=True):
     """What led to a line."""
 
     text: str
@@ -76,7 +73,7 @@ class StoryLink(_Part, frozen=True):
     """Without it the outcome would have been another: that was tried."""
 
 
-class StoryLine(_Part, frozen=True, kw_only=True):
+class StoryLine(AnswerPart, frozen=True, kw_only=True):
     at: datetime
     what: LineKind
     about: StoryObject
@@ -93,7 +90,7 @@ class StoryLine(_Part, frozen=True, kw_only=True):
     decisions: tuple[str, ...] = ()
     """Likewise."""
     details: tuple[str, ...] = ()
-    view: dict[str, int] = {}
+    view: dict[str, int] = msgspec.field(default_factory=dict)
     """What a decision had seen: for each kind, the revision."""
     stale: tuple[Stale, ...] = ()
     queue_wait_ms: int = 0
@@ -111,7 +108,7 @@ class StoryLine(_Part, frozen=True, kw_only=True):
     """Since the first line."""
 
 
-class Story(_Part, frozen=True, kw_only=True):
+class Story(AnswerPart, frozen=True, kw_only=True):
     about: StoryObject
     generation: int = 0
     """Which one was asked for; 0: all."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mainstay.explain.answer_part import AnswerPart
 from mainstay.explain.why.causes import Cause, Tier
 
 __all__ = ["AnswerObject", "AnswerSource", "Cause", "ChainLink", "LinkState", "Tier", "Verdict", "WhyAnswer"]
@@ -43,11 +44,7 @@ class LinkState(StrEnum):
     NOT_REACHED = "not reached"
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    pass
-
-
-class AnswerObject(_Part, frozen=True):
+class AnswerObject(AnswerPart, frozen=True):
     """An object that an answer speaks of."""
 
     kind: str
@@ -69,7 +66,7 @@ class AnswerObject(_Part, frozen=True):
         return f"{self.kind.lower()}/{self.name}"
 
 
-class AnswerSource(_Part, frozen=True):
+class AnswerSource(AnswerPart, frozen=True):
     """Where something is known from. At least one of the first three is there."""
 
     decision: str = ""
@@ -82,7 +79,7 @@ class AnswerSource(_Part, frozen=True):
     """Who asked for a write."""
 
 
-class ChainLink(_Part, frozen=True, kw_only=True):
+class ChainLink(AnswerPart, frozen=True, kw_only=True):
     """One step on the way from what is wanted to what is there."""
 
     step: str
@@ -94,7 +91,7 @@ class ChainLink(_Part, frozen=True, kw_only=True):
     evidence: tuple[AnswerSource, ...] = ()
 
 
-class Verdicts(_Part, frozen=True):
+class Verdicts(AnswerPart, frozen=True):
     """Nodes that one reason holds for."""
 
     reason: str
@@ -105,7 +102,7 @@ class Verdicts(_Part, frozen=True):
     filter: str = ""
 
 
-class NodeVerdict(_Part, frozen=True):
+class NodeVerdict(AnswerPart, frozen=True):
     """One node, and all that speaks against it."""
 
     node: str
@@ -114,7 +111,7 @@ class NodeVerdict(_Part, frozen=True):
     """Empty: nothing does."""
 
 
-class CureFound(_Part, frozen=True):
+class CureFound(AnswerPart, frozen=True):
     """A change after which it would be otherwise."""
 
     text: str
@@ -125,7 +122,7 @@ class CureFound(_Part, frozen=True):
     command: str = ""
 
 
-class Involved(_Part, frozen=True):
+class Involved(AnswerPart, frozen=True):
     """Another object or component that has a part in it."""
 
     who: str
@@ -134,7 +131,7 @@ class Involved(_Part, frozen=True):
     evidence: tuple[AnswerSource, ...] = ()
 
 
-class Staleness(_Part, frozen=True):
+class Staleness(AnswerPart, frozen=True):
     """How far the view of a decision was behind, for one kind."""
 
     kind: str
@@ -148,7 +145,7 @@ class Staleness(_Part, frozen=True):
     """With what was missing, the decision would have been another one."""
 
 
-class Also(_Part, frozen=True):
+class Also(AnswerPart, frozen=True):
     """Another cause that was found beside the dominant one."""
 
     cause: Cause
@@ -156,7 +153,7 @@ class Also(_Part, frozen=True):
     count: int = 1
 
 
-class WhyAnswer(_Part, frozen=True, kw_only=True):
+class WhyAnswer(AnswerPart, frozen=True, kw_only=True):
     """Why an object is as it is."""
 
     subject: AnswerObject

@@ -39,6 +39,7 @@ from mainstay.server.watch.session import Outgoing
 from mainstay.sim.active_faults import ActiveFaults, Release
 from mainstay.sim.cluster.history import History, RequestReceived, ResponseSent, WatchDelivered, WatchEnded, WatchOpened
 from mainstay.sim.cluster.store_proxy import REQUEST_CONTEXT, STALE_READER, RequestContext, StaleReader
+from mainstay.sim.cluster.watch_lines import decode_line, decode_object
 
 if TYPE_CHECKING:
     from mainstay.sim.loop.loop import SimLoop
@@ -91,26 +92,6 @@ class FaultInjector(Protocol):
 
     def has_been_told(self, tap: "WatchProxy") -> bool:
         """Whether this program, since it was started, has been told a whole state of what this watch is about."""
-
-
-class _Metadata(msgspec.Struct, rename="camel", gc=False):
-    resource_version: str = "0"
-    namespace: str = ""
-    name: str = ""
-    annotations: dict[str, str] | None = None
-
-
-class _Named(msgspec.Struct, gc=False):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-
-
-class _Line(msgspec.Struct, gc=False):
-    type: str
-    object: _Named
-
-
-_line_decoder = msgspec.json.Decoder(_Line)
-_named_decoder = msgspec.json.Decoder(_Named)
 
 
 class ServerProxy:
@@ -382,7 +363,7 @@ class WatchProxy:
     def _deliver(self, data: bytes) -> bool:
         now_ns = self._gate.loop.time_ns()
         for line in data.splitlines():
-            event = _line_decoder.decode(line)
+            event = decode_line(line)
             metadata = event.object.metadata
             key = ""
             is_end_of_state = False
@@ -392,11 +373,7 @@ class WatchProxy:
                     self._gate.interference.told(self)
             elif event.type != "ERROR":
                 self._past.append(line + b"\n")
-                key = (
-                    f"{self.prefix}{metadata.namespace}/{metadata.name}"
-                    if metadata.namespace
-                    else (self.prefix + metadata.name)
-                )
+                key = metadata.key_under(self.prefix)
             revision = int(metadata.resource_version)
             self._gate.history.add(
                 WatchDelivered(now_ns, self.watch, self.who, event.type, key, revision, is_end_of_state)
@@ -424,7 +401,7 @@ def _first_after(data: bytes, revision: int) -> int | None:
     """Where in the lines of a watch the first is that came after a revision."""
     place = 0
     for line in data.splitlines(keepends=True):
-        if int(_line_decoder.decode(line).object.metadata.resource_version) > revision:
+        if int(decode_line(line).object.metadata.resource_version) > revision:
             return place
         place += len(line)
     return None
@@ -432,7 +409,7 @@ def _first_after(data: bytes, revision: int) -> int | None:
 
 def _parse_revision(body: bytes) -> int:
     try:
-        return int(_named_decoder.decode(body).metadata.resource_version)
+        return int(decode_object(body).metadata.resource_version)
     except (msgspec.MsgspecError, ValueError):
         return 0
 

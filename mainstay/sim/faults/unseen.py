@@ -7,10 +7,9 @@ So a client that lists again finds the later state, and nothing of the one betwe
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.server_proxy import WatchProxy
+from mainstay.sim.cluster.watch_lines import decode_line
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
@@ -20,30 +19,13 @@ AT_MOST: Final = timedelta(seconds=30)
 SOON: Final = timedelta(milliseconds=50)  # By then the server has read of it, too.
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = "0"
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-
-
-class _Line(msgspec.Struct):
-    object: _Object
-
-
-_decode = msgspec.json.Decoder(_Line).decode
-
-
 class UnseenState:
     name = "unseen"
     about = "a program misses a change until the object has changed again, and then sees only the later one"
 
     def touch(self, world: "World", tap: WatchProxy) -> None:
-        metadata = _decode(tap.coming.splitlines()[0]).object.metadata
-        key = tap.prefix + (f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name)
+        metadata = decode_line(tap.coming.splitlines()[0]).object.metadata
+        key = metadata.key_under(tap.prefix)
         world.faults.note(f"watch #{tap.watch} of {tap.who} is silent until {key} changes again")
         tap.hold()
         keeping = _Keeping(world, tap, key, int(metadata.resource_version))

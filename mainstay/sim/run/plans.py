@@ -16,6 +16,7 @@ import msgspec
 from mainstay.sim.cluster.history import Event, FaultsHealed, RequestReceived, WatchDelivered
 from mainstay.sim.cluster.requests import describe_request, is_heartbeat
 from mainstay.sim.cluster.server_proxy import WatchProxy
+from mainstay.sim.cluster.watch_lines import decode_line
 from mainstay.sim.faults import DURATIONS
 from mainstay.sim.faults.odds import Odds
 from mainstay.sim.faults.old_state import BACK, OldState
@@ -86,24 +87,6 @@ def find_points(deeds: Sequence[WriteSeen], tellings: Sequence[DeliverySeen]) ->
     """Where a fault can happen: each place once."""
     early = [deed.place for deed in deeds if not deed.is_late]
     return list(dict.fromkeys([*early, *(telling.place for telling in tellings if not telling.is_late)]))
-
-
-class _Metadata(msgspec.Struct, rename="camel", gc=False):
-    resource_version: str = "0"
-    namespace: str = ""
-    name: str = ""
-
-
-class _Object(msgspec.Struct, gc=False):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-
-
-class _Line(msgspec.Struct, gc=False):
-    type: str
-    object: _Object
-
-
-_decode = msgspec.json.Decoder(_Line).decode
 
 
 class PlannedFaults(Odds):
@@ -188,12 +171,11 @@ class PlannedFaults(Odds):
         """Where a delivery is that is about to be made. Afterwards it, or a repetition of it, is told of as made."""
         places: list[InjectionPoint] = []
         for line in tap.coming.splitlines():
-            event = _decode(line)
+            event = decode_line(line)
             if event.type in ("BOOKMARK", "ERROR"):
                 continue
             metadata = event.object.metadata
-            at = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-            key, revision = tap.prefix + at, int(metadata.resource_version)
+            key, revision = metadata.key_under(tap.prefix), int(metadata.resource_version)
             again = self._told.get((tap.who, key, revision), 0) + 1
             places.append(InjectionPoint(tap.who, False, self._change(tap.who, key, revision), again))
             self._told[(tap.who, key, revision)] = again
