@@ -175,7 +175,7 @@ INNER_DOORS: Final = {
     # Where placement becomes true: binding, reservations, the ledger of each node, eviction.
     "server/placement": "handlers ledger.refusals placement",
     # ResourceQuotas and ZoneQuotas: charged in the transaction of the write that uses them.
-    "server/quota": "resource_quota status zone_quota",
+    "server/quota": "quota_sums resource_quota status zone_quota",
     # The request chain: from HTTP to a verb on a kind, and from its outcome back to an answer.
     "server/request": "answers audit bodies handlers options patch representation router",
     # Services: the allocation of their addresses and ports.
@@ -183,7 +183,7 @@ INNER_DOORS: Final = {
     # Objects in the store: reads, writes, admission, and what is committed together with a write.
     "server/storage": (
         "commit_points committer compaction epochs object_storage operations read_handlers reads selection "
-        "shared_writes terms transact write_context writes "
+        "shared_writes sums terms transact write_context writes "
     ),
     # Watches: one feed from the store, windows per kind, and a session per client.
     "server/watch": "feed follower websocket",

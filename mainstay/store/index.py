@@ -29,7 +29,8 @@ from mainstay.store.log import DeletedVersion, LogRow
 LATER_MAX: Final = 10_000
 """Of an older state, pages are made from the present one as long as not more than this has happened since."""
 
-_CHECKED_ONE_IN: Final = 1000  # Transactions. All that the index knows of their keys is compared.
+_CHECKED_ONE_IN: Final = 1000  # Transactions. What the index knows of their keys is compared,
+_CHECKED_VERSIONS: Final = 10  # and so many of their latest versions.
 _MATCHES: Final = "the index of a store matches its entries"
 
 _by_revision = attrgetter("revision")
@@ -97,7 +98,7 @@ class StoreIndex:
         """Each key of a transaction is found where it belongs, and its versions are in order."""
         for change in transaction.changes:
             key = change.key
-            live, versions = self.live.get(key), [*self._past.get(key, ())]
+            live, versions = self.live.get(key), self._past.get(key, [])[-_CHECKED_VERSIONS:]
             is_listed = (key in self._live_keys, key in self._dead_keys)
             if is_listed != (live is not None, live is None and bool(versions)):
                 raise broken(_MATCHES, f"key {key}", live=_revision(live), past=len(versions), is_listed=is_listed)

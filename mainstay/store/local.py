@@ -250,32 +250,28 @@ class LocalStore:
 
     def _publish(self, group: Sequence[_Staged]) -> None:
         transactions = [staged.transaction for staged in group if staged.transaction is not None]
+        entries = self._staged_entries
         for transaction in transactions:
-            if transaction.revision != self._index.revision + 1 or transaction.revision > self._durable:
+            revision = transaction.revision
+            if revision != self._index.revision + 1 or revision > self._durable:
                 story = {"published": self._index.revision, "durable": self._durable}
-                raise broken("what is durable is published in order", f"revision {transaction.revision}", **story)
+                raise broken("what is durable is published in order", f"revision {revision}", **story)
             self._index.apply(transaction)
-            self._unstage(transaction)
-        if self._staged_entries and not self._staged:
-            raise broken("a staged key has a transaction that writes it", f"keys {sorted(self._staged_entries)[:9]}")
+            for change in transaction.changes:
+                entry = entries.get(change.key)
+                if entry is not None and entry.revision == revision:
+                    del entries[change.key]
+                elif entry is None or entry.revision < revision:  # A later one may have staged something else there.
+                    story = {"staged": ABSENT if entry is None else entry.revision, "published": revision}
+                    raise broken("a staged key belongs to the last one that writes it", f"key {change.key}", **story)
+        if entries and not self._staged:
+            raise broken("a staged key has a transaction that writes it", f"keys {sorted(entries)[:9]}")
         self._watches.publish(transactions)
         for staged in group:
             if not staged.waiter.done():
                 staged.waiter.set_result(staged.answer)
             elif not staged.waiter.cancelled():  # A caller that was cancelled no longer wants to know.
-                revision = None if staged.transaction is None else staged.transaction.revision
-                raise broken("a commit is answered once", f"revision {revision}", answer=type(staged.answer).__name__)
-
-    def _unstage(self, transaction: Transaction) -> None:
-        """What a transaction has staged is published, unless a later one has staged something else there."""
-        for change in transaction.changes:
-            staged = self._staged_entries.get(change.key)
-            revision = ABSENT if staged is None else staged.revision
-            if revision < transaction.revision:
-                story = {"staged": revision, "published": transaction.revision}
-                raise broken("a staged key belongs to the last one that writes it", f"key {change.key}", **story)
-            if revision == transaction.revision:
-                del self._staged_entries[change.key]
+                raise broken("a commit is answered once", f"revision {self._index.revision}", staged=len(self._staged))
 
     def _take_back(self, group: Sequence[_Staged], error: StoreError) -> None:
         """Nothing of what is staged has happened, nor will it: later ones built on those that did not fit."""

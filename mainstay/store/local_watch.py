@@ -127,7 +127,8 @@ class Watches:
             return
         reached, revision = transactions[0].revision - 1, transactions[-1].revision
         for watch in self._open:
-            if not watch.is_waiting:
+            waiter = watch.waiter
+            if waiter is None or waiter.done():  # It is not waiting. As `is_waiting`, with every commit.
                 continue
             if watch.reached != reached:
                 story = {"reached": watch.reached, "published": transactions[0].revision}

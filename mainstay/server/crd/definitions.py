@@ -41,6 +41,7 @@ from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITION
 from mainstay.env import tasks
 from mainstay.env.clock import Clock
+from mainstay.env.invariants import broken
 from mainstay.server.request.served_kinds import Registry
 from mainstay.server.storage.keyspace import build_prefix
 from mainstay.server.storage.stored import read, stored
@@ -330,8 +331,19 @@ class Definitions:
             self._versions[_place(each.kind)] = each
             self._registry.add(each.kind)
         self._served[key] = _Served(source, tuple(versions))
+        self._check_served(key)
+
+    def _check_served(self, key: str) -> None:
+        """What was made of a definition is what is served, and what is found for it."""
+        for each in self._served[key].versions if key in self._served else ():
+            place = _place(each.kind)
+            is_found, is_served = self._versions.get(place) is each, self._registry.find(*place) is each.kind
+            if not is_found or not is_served:
+                story = {"is_found": is_found, "is_served": is_served}
+                raise broken("a custom kind is served as its definition says", f"{key} {place}", **story)
 
     def _stop_serving(self, key: str) -> None:
+        self._check_served(key)
         served = self._served.pop(key, None)
         for each in served.versions if served is not None else ():
             self._registry.remove(each.kind)

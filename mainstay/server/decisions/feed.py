@@ -14,6 +14,7 @@ import msgspec
 
 from mainstay.api.kind import Kind
 from mainstay.env import Clock
+from mainstay.env.invariants import broken
 from mainstay.journal.record import DecisionRecord, micros
 from mainstay.server.watch.feed import EventTally, Window
 from mainstay.store.interface import Entry, KeyChange
@@ -63,6 +64,9 @@ class _Window(Window):
         self._held: deque[tuple[int, bytes]] = deque()
 
     def take(self, first: int, decisions: Sequence[bytes]) -> None:
+        newest = self._held[-1][0] if self._held else self.complete_after
+        if first <= newest:
+            raise broken("the numbers of decisions strictly grow", f"decision {first}", newest=newest)
         numbered = list(enumerate(decisions, first))
         self._held += numbered
         while len(self._held) > HELD_MAX:

@@ -9,9 +9,12 @@ from mainstay.server.placement.binding import BindingHandler
 from mainstay.server.placement.charges import Charging
 from mainstay.server.placement.ghosts import Ghosts
 from mainstay.server.placement.holds import HoldPoint
+from mainstay.server.placement.ledger.ledger import LEDGERS
+from mainstay.server.placement.ledger.ledger_sum import LEDGER_SUM
 from mainstay.server.placement.node_commit import NodePoint
 from mainstay.server.placement.pod_commit import PodPoint
 from mainstay.server.placement.reservations import Claims, Expiry, ReservationPoint
+from mainstay.server.quota.quota_sums import QUOTA_SUMS
 from mainstay.server.quota.resource_quota import Quotas
 from mainstay.server.quota.status import QuotaStatuses
 from mainstay.server.quota.zone_quota import ZoneQuotaPoint, ZoneTally
@@ -19,6 +22,7 @@ from mainstay.server.services.addresses import ServiceAddresses, ServicePoint
 from mainstay.server.storage.commit_points import CommitPoints, Intended, TransactionParts
 from mainstay.server.storage.committer import Committer
 from mainstay.server.storage.shared_writes import SharedWrites
+from mainstay.server.storage.sums import SumChecks
 from mainstay.server.storage.terms import term_writes
 from mainstay.store.interface import Store
 
@@ -28,6 +32,8 @@ class Placement:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.shared = SharedWrites(store)
+        self._sums = SumChecks(store, {LEDGERS: LEDGER_SUM, **QUOTA_SUMS})
+        self.shared.on_commit = self._sums.committed
         charging = Charging(self.shared, (ZoneTally(self.shared),))
         self.points = build_commit_points(store, self.shared, charging, clock)
         self.committer = Committer(store, self.shared)
@@ -43,6 +49,7 @@ class Placement:
     async def stop(self) -> None:
         for each in self._background:
             await each.stop()
+        await self._sums.stop()
 
 
 def build_commit_points(store: Store, shared: SharedWrites, charging: Charging, clock: Clock) -> CommitPoints:

@@ -25,9 +25,10 @@ from mainstay.api.causes import BindingCause
 from mainstay.api.errors import StatusError, StatusReason, object_details
 from mainstay.api.kind import Object
 from mainstay.api.kinds.mainstay import RESERVATION
-from mainstay.api.reservations import ReservationPhase, is_active
+from mainstay.api.reservations import ReservationPhase, is_active, read_phase
 from mainstay.api.times import parse_time
 from mainstay.env import Clock, tasks
+from mainstay.env.invariants import broken
 from mainstay.server.placement.charges import NO_ROOM_HELD, HeldRoom
 from mainstay.server.placement.ledger.charge import charge_for
 from mainstay.server.placement.ledger.ledger import LedgerMismatch, build_write, held, ledger_in, ledger_key, let_go
@@ -55,7 +56,13 @@ class ReservationPoint:
         self._shared = shared
 
     def applies_to(self, intended: Intended) -> bool:
-        return intended.old is None or (is_active(intended.old) and not is_active(intended.new))
+        if intended.old is None:
+            return True
+        was, is_now = is_active(intended.old), is_active(intended.new)
+        if is_now and not was:
+            story = {"before": read_phase(intended.old), "after": read_phase(intended.new or {})}
+            raise broken("a reservation that is over stays over", f"key {intended.key}", **story)
+        return was and not is_now
 
     async def parts_for(self, intended: Intended) -> TransactionParts:
         if intended.old is None and intended.new is not None:

@@ -33,6 +33,7 @@ from mainstay.api.quota_usage import (
     needs_reading,
     resources_behind,
 )
+from mainstay.env import tasks
 from mainstay.server.quota.tally import (
     QuotaLimit,
     QuotaTally,
@@ -177,6 +178,7 @@ async def count(store: Store, namespace: str, limit: QuotaLimit, at: int) -> Amo
             if not page.remaining:
                 break
             after = page.entries[-1].key
+            await tasks.turns(1)
     return total
 
 

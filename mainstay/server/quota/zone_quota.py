@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from mainstay.api.causes import BindingCause
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import parse_amounts
+from mainstay.env import tasks
 from mainstay.server.placement.ledger.charge import CHARGES, Charge, decode_charge
 from mainstay.server.placement.ledger.refusals import LedgerRefusal, refused, shown
 from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
@@ -187,3 +188,4 @@ async def count_charges(store: Store, namespace: str, zone: str, at: int) -> dic
         if not page.remaining:
             return use.used
         after = page.entries[-1].key
+        await tasks.turns(1)

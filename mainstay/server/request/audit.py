@@ -22,6 +22,7 @@ from mainstay.api.errors import StatusError
 from mainstay.api.headers import DECISION as DECISION_HEADER
 from mainstay.env import Disk, tasks
 from mainstay.env.disk import DiskFull
+from mainstay.env.invariants import broken
 from mainstay.http.messages import Request
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import User
@@ -194,6 +195,9 @@ class Audit:
         """Write the next batch. It is off the list before it is written, so that nothing is written twice."""
         batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
         self._waiting_bytes -= sum(_EVENT_BYTES + len(event.request_uri) + len(event.user_agent) for event in batch)
+        if self._waiting_bytes < 0 or (self._waiting_bytes and not self._waiting):
+            story = {"events": len(self._waiting), "bytes": self._waiting_bytes}
+            raise broken("the bytes that wait are those of the events that wait", "audit log", **story)
         writing = self._worker.run(self._write, batch)
         try:
             await asyncio.shield(writing)

@@ -15,6 +15,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from mainstay.env import Clock
+from mainstay.env.invariants import broken
 from mainstay.server.request.target import RequestTarget, Verb
 from mainstay.server.watch.feed import EventTally
 
@@ -93,7 +94,9 @@ class Metrics(Collector):
 
     def stream_ended(self, method: str, path: str, target: RequestTarget | None, code: int) -> None:
         labels = _labels(method, path, target)
-        self._long[labels] -= 1
+        self._long[labels] = left = self._long.get(labels, 0) - 1
+        if left < 0:
+            raise broken("a stream ends once, after it began", f"{method} {path}", streams=left)
         self._totals[labels, code] = self._totals.get((labels, code), 0) + 1
 
     def watched(self, tallies: Mapping[tuple[str, str, str], EventTally]) -> None:
@@ -132,6 +135,8 @@ class Metrics(Collector):
             "apiserver_current_inflight_requests", "Requests being answered, without streams.", labels=["request_kind"]
         )
         for kind, count in self._inflight.items():
+            if count < 0:
+                raise broken("a request is answered once, after it began", f"{kind} requests", in_flight=count)
             inflight.add_metric((kind,), count)
         yield inflight
         long = GaugeMetricFamily(

@@ -6,6 +6,7 @@ from mainstay.api.kind import Kind
 from mainstay.api.kind_name import KindName
 from mainstay.api.kinds import BUILTIN, REVIEWS, metrics
 from mainstay.api.kinds.decisions import DECISION
+from mainstay.env.invariants import broken
 
 
 class Registry:
@@ -24,14 +25,20 @@ class Registry:
         if (kind.group, kind.version, kind.plural) not in self._kinds:
             self._counts[kind.group, kind.version] = self._counts.get((kind.group, kind.version), 0) + 1
         self._kinds[kind.group, kind.version, kind.plural] = kind
-        self.generation += 1
+        self._changed(kind)
 
     def remove(self, kind: Kind) -> None:
         if self._kinds.pop((kind.group, kind.version, kind.plural), None) is not None:
             self._counts[kind.group, kind.version] -= 1
-        self.generation += 1
+        self._changed(kind)
         for told in self._on_removal:
             told(kind)
+
+    def _changed(self, kind: Kind) -> None:
+        self.generation += 1
+        if sum(self._counts.values()) != len(self._kinds):
+            story = {"counted": sum(self._counts.values()), "kinds": len(self._kinds)}
+            raise broken("each version of a group counts its kinds", kind.reference.text, **story)
 
     def on_removal(self, told: Callable[[Kind], None]) -> None:
         """Be told of each kind that is no longer served."""

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
+from mainstay.env.invariants import broken
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
 from mainstay.server.storage.stored import StoredWrite
 from mainstay.server.storage.transact import too_many_conflicts, transact
@@ -82,6 +83,9 @@ class Committer:
             checks += context.checks
         answer = await self._shared.commit(checks, writes, decision.shared)
         if isinstance(answer, Committed):
+            if checks and checks[0].revision >= answer.revision:
+                story = {"revision": answer.revision, "checked": checks[0]}
+                raise broken("a write is later than what it was decided from", f"key {key}", **story)
             context.committed(key, answer.revision, outcome.value)
             return outcome if outcome.revision else StoredWrite(outcome.value, answer.revision)
         context.require_term(answer.found)

@@ -21,6 +21,7 @@ from typing import Final
 from msgspec import Struct
 
 from mainstay.api.errors import StatusError
+from mainstay.env.invariants import broken
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.storage.transact import too_many_conflicts, transact
 from mainstay.store.interface import (
@@ -63,6 +64,8 @@ class SharedWrites:
         self._local = store.local
         self._lanes: dict[str, _Lane] = {}
         self._remembered: dict[str, Entry | None] = {}
+        self.on_commit: Callable[[Sequence[SharedWrite], int], None] | None = None
+        """Is called with what was committed, and at which revision. It must cost next to nothing."""
 
     async def read(self, key: str) -> Entry | None:
         """What is at a shared key, more or less: enough to prepare a change, not to refuse one."""
@@ -100,11 +103,15 @@ class SharedWrites:
         if not shared:
             return await self._store.commit(checks, writes)
         if self._local is not None:
-            return await self._at_once(self._local, checks, writes, shared)
-        async with AsyncExitStack() as turns:
-            for key in sorted({each.key for each in shared}):  # All in one order, so that none waits for the other.
-                await turns.enter_async_context(self._lane(key))
-            return await self._in_turn(checks, writes, shared)
+            answer = await self._at_once(self._local, checks, writes, shared)
+        else:
+            async with AsyncExitStack() as turns:
+                for key in sorted({each.key for each in shared}):  # All in one order, so that none waits for the other.
+                    await turns.enter_async_context(self._lane(key))
+                answer = await self._in_turn(checks, writes, shared)
+        if self.on_commit is not None and isinstance(answer, Committed):
+            self.on_commit(shared, answer.revision)
+        return answer
 
     async def _at_once(
         self, local: LocalReads, checks: Sequence[Check], writes: Sequence[Write], shared: Sequence[SharedWrite]
@@ -213,6 +220,9 @@ class _Lane:
 
     def _leave(self) -> None:
         self._count -= 1
+        if self._count < 0 or self._lanes.get(self._key) is not self:
+            story = {"writers": self._count, "is_known": self._key in self._lanes}
+            raise broken("a shared key has one lane while there are writers in it", f"key {self._key}", **story)
         if not self._count:
             del self._lanes[self._key]
 

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from mainstay.api.kind import Kind
 from mainstay.env import tasks
+from mainstay.env.invariants import Sample, broken
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.watch.heartbeats import is_heartbeat
 from mainstay.store.errors import Compacted, StoreUnavailable
@@ -29,6 +30,8 @@ _logger = logging.getLogger(__name__)
 
 RETRY_AFTER: Final = timedelta(seconds=1)
 WINDOW_CHANGES_MAX: Final = 20_000  # Of each kind.
+_CHECKED_ONE_IN: Final = 1000  # Additions to a window; and at most once while ten times as many come as it holds.
+_GROWS: Final = "the revisions of a feed strictly grow"
 
 
 class Listener(Protocol):
@@ -75,8 +78,13 @@ class ListenerGroup:
         self.tally = tally
         self.only = only
         self.listeners: dict[Listener, None] = {}
+        self._told = 0
 
     def tell(self, changes: Sequence[KeyChange]) -> None:
+        if changes[0].revision <= self._told:
+            story = {"told": self._told, "change": changes[0].revision}
+            raise broken("a watch is told of each revision once, in order", f"key {changes[0].key}", **story)
+        self._told = changes[-1].revision
         events = [self.render(change) for change in changes]
         data = b"".join(events)
         if data:
@@ -125,12 +133,33 @@ class Window:
         self.groups: dict[object, ListenerGroup] = {}
         self._told_all: dict[ListenerGroup, None] = {}
         self._by_value: dict[str, _ByValue] = {}
+        self._samples = Sample(_CHECKED_ONE_IN)
 
     def add(self, changes: Sequence[KeyChange]) -> None:
+        newest = self.changes[-1].revision if self.changes else self.complete_after
+        if changes[0].revision <= newest:
+            raise broken(_GROWS, f"key {changes[0].key}", window=newest, change=changes[0].revision)
         self.changes.extend(changes)
         while len(self.changes) > WINDOW_CHANGES_MAX:
             self.complete_after = self.changes.popleft().revision
+        if self._samples.take():
+            self._check_gaps()
+            self._samples = Sample(max(_CHECKED_ONE_IN, 10 * len(self.changes)))
         self.tell(changes)
+
+    def _check_gaps(self) -> None:
+        """What a change has replaced is what the window says was there; or it is from before the window."""
+        known: dict[str, Entry | None] = {}
+        for change in self.changes:
+            previous = change.previous
+            if change.key in known:
+                found = known[change.key]
+            else:
+                found = None if previous is None or previous.revision > self.complete_after else previous
+            if _revision(found) != _revision(previous):
+                story = {"window": _revision(found), "previous": _revision(previous), "change": change.revision}
+                raise broken("a window has no gap", f"key {change.key}", complete_after=self.complete_after, **story)
+            known[change.key] = change.entry
 
     def tell(self, changes: Sequence[KeyChange]) -> None:
         for group in list(self._told_all):
@@ -148,6 +177,9 @@ class Window:
 
     def since(self, revision: int) -> list[KeyChange] | None:
         """Every change after a revision, or None if some are no longer there."""
+        if self.changes and self.changes[0].revision < self.complete_after:
+            story = {"complete_after": self.complete_after, "oldest": self.changes[0].revision}
+            raise broken("a window begins where it says", f"key {self.changes[0].key}", **story)
         if revision < self.complete_after:
             return None
         return [change for change in self.changes if change.revision > revision]
@@ -261,6 +293,8 @@ class Feed:
     async def _follow_once(self) -> None:
         with self._store.watch("", after=self.revision) as watch:
             async for batch in watch:
+                if batch.revision <= self.revision:
+                    raise broken(_GROWS, "the store's watch", feed=self.revision, batch=batch.revision)
                 by_kind: dict[str, list[KeyChange]] = {}
                 for change in batch.changes:
                     if change.key.startswith(INTERNAL_PREFIX):
@@ -286,3 +320,7 @@ class Feed:
             elif not waiter.done():
                 waiter.set_result(None)
         self._waiting = still
+
+
+def _revision(entry: Entry | None) -> int | None:
+    return None if entry is None else entry.revision

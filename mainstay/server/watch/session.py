@@ -17,6 +17,7 @@ from mainstay.api.annotations import INITIAL_EVENTS_END, STORE_EPOCH
 from mainstay.api.errors import StatusError, StatusReason
 from mainstay.api.kind import Kind
 from mainstay.env import Clock, tasks
+from mainstay.env.invariants import broken
 from mainstay.server.request import representation
 from mainstay.server.request.representation import ObjectShape, ResponseForm
 from mainstay.server.request.target import Options
@@ -194,6 +195,9 @@ class _Session:
         if rest is None:
             self.end(_expired(start, window.complete_after))
             return
+        if rest and rest[-1].revision > self._feed.revision:
+            story = {"feed": self._feed.revision, "window": rest[-1].revision}
+            raise broken("a window is not ahead of its feed", f"key {rest[-1].key}", **story)
         shares = (
             self._form.shape is not ObjectShape.TABLE
         )  # A table's first row also has the columns: each client its own.

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from mainstay.env import tasks
+from mainstay.env.invariants import broken
 from mainstay.http.websocket import WebSocket
 from mainstay.server.watch.session import Outgoing
 
@@ -71,6 +72,9 @@ class _Messages:
             while self._waiting:
                 line = self._waiting.popleft()
                 self._waiting_bytes -= len(line) + 1
+                if self._waiting_bytes < 0 or (self._waiting_bytes and not self._waiting):
+                    story = {"lines": len(self._waiting), "bytes": self._waiting_bytes}
+                    raise broken("the bytes that wait are those of the lines that wait", "websocket", **story)
                 self._taken.set()
                 if not await socket.send_text(line.decode()):
                     self.end_soon()
