@@ -101,6 +101,12 @@ async def soon(is_so: Callable[[], object], within_s: float = WITHIN_S) -> None:
             await asyncio.sleep(0.01)
 
 
+def has_file(directory: Path, path: str) -> bool:
+    """Whether a container has this file below its directory."""
+    # Not `rglob`, which fails when a directory goes while it looks into it: runners write files by renaming.
+    return any(Path(parent, path).exists() for parent, _, _ in os.walk(directory))
+
+
 def processes_of(directory: Path) -> list[str]:
     """The command lines of all processes that belong to containers of a runner: by their environment, or as shims."""
     found = []
@@ -117,7 +123,7 @@ def processes_of(directory: Path) -> list[str]:
 
 def cgroups_of(directory: Path) -> list[Path]:
     """Control groups that a runner has, or has left."""
-    # Not `rglob`, which fails when another group goes while it looks into it.
+    # Not `rglob`, as above.
     walk = os.walk("/sys/fs/cgroup")
     return [Path(parent, name) for parent, names, _ in walk for name in names if name == _group(directory)]
 

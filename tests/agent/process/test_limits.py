@@ -21,6 +21,7 @@ from tests.agent.process.machine import (
     as_root,
     cgroups_of,
     exited,
+    has_file,
     output,
     processes_of,
     ran,
@@ -165,7 +166,7 @@ async def test_an_agent_that_is_not_root_runs_containers_without_limits(director
     script = "id -u; cat /proc/self/cgroup; touch mine; exec sleep 1000"
     specs = [{"script": script, "memory_bytes_max": 50 * MIB, "cpu_millis_max": 100}]
     kill(an_agent(directory, unprivileged, specs=specs))
-    await soon(lambda: list(directory.rglob("root/mine")))
+    await soon(lambda: has_file(directory, "root/mine"))
     async with a_runner(directory) as runner:
         text = await output(runner, FIRST)
         assert text.startswith(b"65534\n")

@@ -18,6 +18,7 @@ from tests.agent.process.machine import (
     a_spec,
     as_root,
     exited,
+    has_file,
     processes_of,
     running,
     soon,
@@ -38,7 +39,7 @@ async def all_of(session: Session) -> dict[int, bytes]:
 async def test_a_command_has_the_environment_and_directory_of_the_container(directory: Path):
     async with a_runner(directory) as runner:
         await running(runner, a_spec("touch here; exec sleep 1000"))
-        await soon(lambda: list(directory.rglob("root/here")))
+        await soon(lambda: has_file(directory, "root/here"))
         session = await runner.execute(FIRST, ["sh", "-c", "echo $GREETING; ls; echo oh >&2; exit 3"])
         assert await all_of(session) == {1: b"hello\ndev\nhere\n", 2: b"oh\n"}
         assert await session.wait() == 3
