@@ -84,6 +84,7 @@ class Load:
                     self._watch(api)
                 except (urllib3.exceptions.HTTPError, kubernetes.client.ApiException, OSError):
                     time.sleep(0.1)
+            client.rest_client.pool_manager.clear()  # The client itself leaves its connections open.
 
     def _watch(self, api: Any) -> None:
         selector = f"kubernetes.io/service-name={self._service}"

@@ -19,11 +19,12 @@ from typing import Any, Final
 
 import kopf
 import pytest
-from kubernetes import client, config
+from kubernetes import client
 
 from mainstay.env import tasks
 from mainstay.sim.loop.trace import Recording, first_difference
 from mainstay.sim.simulation import Simulation
+from tests.clients.python_client import python_client
 from tests.clients.server_process import ServerProcess
 from tests.processes import eventually
 from tests.server.world import a_server
@@ -126,7 +127,7 @@ def an_operator(server: ServerProcess, directory: Path) -> Iterator[None]:
 
 
 def test_an_operator_with_a_crd_a_finalizer_and_a_status(tmp_path: Path):
-    with ServerProcess() as server, config.new_client_from_config(str(server.kubeconfig)) as api:
+    with ServerProcess() as server, python_client(server.kubeconfig) as api:
         client.ApiextensionsV1Api(api).create_custom_resource_definition(CRD)
         eventually(lambda: _is_served(api))
         with an_operator(server, tmp_path):

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import os
 import pty
 import select
@@ -15,11 +14,12 @@ from datetime import timedelta
 
 import kr8s
 import pytest
-from kubernetes import client, config
+from kubernetes import client
 from kubernetes.stream import portforward, stream
 
 from mainstay.agent.serve import sessions
 from tests.agent.serving_node import ServingNode
+from tests.clients.python_client import python_client
 from tests.processes import eventually
 
 pytestmark = [
@@ -79,7 +79,7 @@ def test_a_container_that_does_not_run(kubectl, node):
     container = node.add_pod("web")["c"]
     node.call(node.runner.finish, container, 7)
 
-    assert 'container "c" in pod "web" is not running: it has ended, with exit code 7' in kubectl.refused(
+    assert 'container "c" in pod "web" is not running: it exited with code 7' in kubectl.refused(
         "exec", "web", "--", "ls"
     )
 
@@ -178,11 +178,8 @@ def test_attaching_to_the_input_is_refused(kubectl, node):
 
 @pytest.fixture
 def core(kubectl) -> Iterator[client.CoreV1Api]:
-    loaded = config.new_client_from_config(str(kubectl.server.kubeconfig))  # type: ignore[no-untyped-call]
-    yield client.CoreV1Api(loaded)
-    loaded.close()
-    loaded.rest_client.pool_manager.clear()
-    gc.collect()  # What it leaves open is found now, and no other test is blamed for it.
+    with python_client(kubectl.server.kubeconfig) as api:
+        yield client.CoreV1Api(api)
 
 
 def test_the_python_client_runs_commands(kubectl, node, core):

@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from kubernetes import client, config, dynamic, utils, watch
+from kubernetes import client, dynamic, utils, watch
 from kubernetes.client.exceptions import ApiException
 from kubernetes.leaderelection import leaderelection
 from kubernetes.leaderelection.electionconfig import Config
 from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 
+from tests.clients.python_client import python_client
 from tests.clients.server_process import ServerProcess, shared_server, unique_name
 
 pytestmark = pytest.mark.slow
@@ -21,12 +22,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def api() -> Iterator[client.ApiClient]:
-    with _connected(shared_server()) as api:
+    with python_client(shared_server().kubeconfig) as api:
         yield api
-
-
-def _connected(server: ServerProcess) -> client.ApiClient:
-    return config.new_client_from_config(str(server.kubeconfig))
 
 
 @pytest.fixture
@@ -247,7 +244,7 @@ def test_a_watch_without_a_version_begins_with_what_is_there(core, namespace):
 
 
 def test_after_a_crash_a_list_goes_on_and_a_watch_from_before_is_told_to_list_again():
-    with ServerProcess() as server, _connected(server) as api:
+    with ServerProcess() as server, python_client(server.kubeconfig) as api:
         core = client.CoreV1Api(api)
         for name in ("one", "three", "two"):
             core.create_namespaced_config_map("default", a_configmap(name))

@@ -14,9 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from kubernetes import client, config, watch
+from kubernetes import client, watch
 from kubernetes.client.exceptions import ApiException
 
+from tests.clients.python_client import python_client
 from tests.clients.server_process import ServerProcess
 
 pytestmark = pytest.mark.slow
@@ -66,7 +67,7 @@ def bind(core: client.CoreV1Api, name: str, node: str) -> int:
 
 
 def test_two_schedulers_of_different_making_never_overfill_a_node():
-    with ServerProcess() as server, config.new_client_from_config(str(server.kubeconfig)) as api:
+    with ServerProcess() as server, python_client(server.kubeconfig) as api:
         core = client.CoreV1Api(api)
         for name, cpu in NODES.items():
             add_node(core, name, cpu)
