@@ -66,7 +66,7 @@ async def _one_round(request: bytes, handler: Handler, requests: int) -> Stopwat
         client.stdin.write(b"\n")
         answered = await client.stdout.readline()
     if answered != b"done\n" or await client.wait() != 0:
-        raise AssertionError("the client was not answered as it should be")
+        raise AssertionError("the client got a wrong answer")
     await server.drain(timedelta(seconds=1))
     return watch
 

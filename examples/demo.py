@@ -156,7 +156,7 @@ class Demo:
         self.view.begin()
         async with self.view.counting():
             await self.show("apply", "-f", str(self.manifest("bad", deadline_s=5)), only=API)
-            await self.until("it is given up", lambda: self.view.verdict(API) in ("stuck", "failed"))
+            await self.until("the rollout has failed", lambda: self.view.verdict(API) in ("stuck", "failed"))
             say(f"{len(self.view.ready())} of the version before are ready: it went no further than its surge")
             await self.show("mainstay", "why", f"deploy/{API}", fails=True)
             if self.kubectl == ["kubectl"]:

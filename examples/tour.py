@@ -33,7 +33,7 @@ def main() -> None:
         show_a_killed_writer(directory / "second")
     finally:
         shutil.rmtree(directory)
-    title("3. The same store under the simulator: its machine loses power, again and again")
+    title("3. The same store under the simulator: its machine keeps losing power")
     show_power_cuts()
     title("4. Any asyncio program, unmodified: an aiohttp server and client, cut off from each other for an hour")
     show_aiohttp()

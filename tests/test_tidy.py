@@ -427,6 +427,7 @@ def test_a_debt_that_is_paid_is_found(tmp_path: Path, check: str):
     [
         (Place.LITERAL, "x = 'nobody came'"),
         (Place.LITERAL, "x = f'{y} Whoever'"),
+        (Place.LITERAL, "x = f'{pod} was told to go'"),
         (Place.IDENTIFIER, "def tell_whoever(): ..."),
         (Place.IDENTIFIER, "class NobodyCame: ..."),
         (Place.IDENTIFIER, "class Escort: ..."),
@@ -445,6 +446,8 @@ def test_a_docstring_that_users_read_is_a_literal():
     assert use.place is Place.LITERAL
 
 
-@pytest.mark.parametrize("source", ["canewhoevers = 1", "escorted = 'ALONE'", "x = 'an ewe'"])
+@pytest.mark.parametrize(
+    "source", ["canewhoevers = 1", "escorted = 'ALONE'", "x = 'an ewe'", "x = 1\n'It was told to go.'"]
+)
 def test_what_only_contains_the_letters_of_a_retired_word_is_left_alone(source: str):
     assert list(find_uses("mainstay/store/planted.py", source)) == []

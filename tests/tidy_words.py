@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 from tests.tidy import Finding
 from tests.tidy_rules import Rule
@@ -24,13 +24,20 @@ ROOTS: Final = ("mainstay", "tests", "bench", "examples")
 RETIRED: Final = "nobody whoever somebody anybody anew manieth"
 # Names that were replaced, where they are defined and as a whole: part of another name they may be good English.
 RETIRED_NAMES: Final = "Escort escort_of ALONE Beside Ears Deafness Wish OwnLoop Interference"
+# Phrases of the same dialect, retired in what programs print: prose about the code may still use some of them.
+RETIRED_PHRASES: Final = (
+    *("told to go", "held up", "leads nowhere", "as it should be", "not heard of", "last heard of", "at work"),
+    *("again and again", "tried out", "to and fro", "into question", "taken off", "given up", "knows of no"),
+    *("see to it", "there never was", "has not said yet", "are wanted now"),
+)
 READ_BY_USERS: Final = ("mainstay/cli/", "mainstay/scenarios/", "mainstay/sim/faults/", "mainstay/sim/checkers/")
 # This table, and the tests that plant the words to see them found.
 EXCEPTED: Final = ("tests/tidy_words.py", "tests/test_tidy.py")
 
 _WORD = re.compile(rf"\b({RETIRED.replace(' ', '|')})\b", re.IGNORECASE)
 _IN_NAME = re.compile(rf"(?<![a-z])({RETIRED.replace(' ', '|')})(?![a-z])")
-_ANY = re.compile(f"{RETIRED} {RETIRED_NAMES}".replace(" ", "|"), re.IGNORECASE)
+_PHRASE = re.compile(rf"\b({'|'.join(RETIRED_PHRASES)})", re.IGNORECASE)
+_ANY = re.compile("|".join((*f"{RETIRED} {RETIRED_NAMES}".split(), *RETIRED_PHRASES)), re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -57,7 +64,9 @@ def find_uses(path: str, source: str) -> Iterator[Use]:
     """Every retired word in one module, with where it stands."""
     if not _ANY.search(source):
         return  # Reading a module token by token is slow.
-    docstrings = {line for node in _documented(ast.parse(source)) for line in _lines(node)}
+    tree = ast.parse(source)
+    docstrings = {line for node in _documented(tree) for line in _lines(node)}
+    prose = {line for node in ast.walk(tree) if _is_prose(node) for line in _lines(node)}
     before = ""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         line = token.start[0]
@@ -74,6 +83,8 @@ def find_uses(path: str, source: str) -> Iterator[Use]:
                 place = Place.DOCSTRING if is_docstring else Place.LITERAL
                 for match in _WORD.finditer(token.string):
                     yield Use(path, line + token.string[: match.start()].count("\n"), place, match[0])
+                if line not in prose:
+                    yield from (Use(path, line, Place.LITERAL, phrase) for phrase in _PHRASE.findall(token.string))
         before = token.string
 
 
@@ -83,6 +94,11 @@ def _documented(tree: ast.Module) -> Iterator[ast.stmt]:
             match node.body:
                 case [ast.Expr(value=ast.Constant(value=str())) as docstring, *_]:
                     yield docstring
+
+
+def _is_prose(node: ast.AST) -> TypeGuard[ast.Expr]:
+    """A string that stands by itself: a docstring, or the words under an attribute."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _lines(node: ast.stmt) -> range:

@@ -41,7 +41,7 @@ class BindingCause(StrEnum):
     PORT_TAKEN = "PortTaken"
     RESERVATION_HELD = "ReservationHeld"
     HELD_BY_GHOSTS = "HeldByGhosts"
-    """There would be room, but for pods that were removed by force and may still run."""
+    """Force-deleted pods that may still run hold the resources."""
     STALE = "Stale"
     POD_DELETED = "PodDeleted"
     """It is being deleted, or was created again since."""

@@ -56,9 +56,9 @@ class HealthState(StrEnum):
     SUSPECT = "Suspect"
     """Its heartbeat is late: nothing new is placed there."""
     UNKNOWN = "Unknown"
-    """Nothing is heard of it: its pods get no traffic, and all that they have stays theirs."""
+    """It sends no heartbeats: its pods receive no traffic, and their resources stay reserved."""
     RELEASED = "Released"
-    """Its pods may be replaced."""
+    """Its pods may be evicted and replaced."""
 
 
 class NodeHealthRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -30,7 +30,7 @@ class ProgressVerdict(StrEnum):
     STUCK = "stuck"
     """Nothing that the cluster does by itself will help: a user has to change something."""
     FAILED = "failed"
-    """It was given up, or its time is over."""
+    """It stopped retrying, or its deadline has passed."""
 
 
 class DeadlineState(StrEnum):

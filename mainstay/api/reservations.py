@@ -25,13 +25,13 @@ class ReservationPhase(StrEnum):
     """What has become of a reservation. Shown to users: only add."""
 
     ACTIVE = "Active"
-    """It holds room on its node."""
+    """It holds resources on its node."""
     CONFIRMED = "Confirmed"
-    """Its pod was bound, and took over the room."""
+    """Its pod was bound and took over the resources."""
     RELEASED = "Released"
     """Its creator released it."""
     EXPIRED = "Expired"
-    """Its time was over before it was used."""
+    """It expired before it was used."""
 
 
 def reservation_name(workload: Mapping[str, Any], generation: int, intent: str) -> str:

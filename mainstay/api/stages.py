@@ -30,13 +30,13 @@ class PodStage(StrEnum):
     QUEUED = "queued"
     """It waits for a node."""
     SCHEDULED = "scheduled"
-    """A node was chosen for it, and room is being made there."""
+    """A node was chosen for it, and pods are being preempted there."""
     BOUND = "bound"
-    """It is the node's, and its agent has not taken it on yet."""
+    """It is bound to the node, and the agent has not acknowledged it yet."""
     STARTING = "starting"
     READY = "ready"
     SERVING = "serving"
-    """Traffic is sent to it."""
+    """It receives traffic."""
 
 
 def find_stage(pod: Object) -> tuple[PodStage, datetime] | None:

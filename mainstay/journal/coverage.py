@@ -16,13 +16,13 @@ class GapReason(StrEnum):
     NOT_YET = "NotYet"
     """They have not been recorded, or have not happened. Ask again later."""
     BEFORE = "Before"
-    """They are older than what is kept, or than the journal."""
+    """They are older than the retention, or than the journal."""
     MISSED = "Missed"
     """They were not recorded before the store compacted them, and are lost."""
     DAMAGED = "Damaged"
-    """They were recorded, and the file cannot be read any more. A copy of it can."""
+    """They were recorded, but the file is no longer readable. Restore a copy of it."""
     ABSENT = "Absent"
-    """The file with them is not there. If it was moved away, put it back."""
+    """The file with them is missing. If it was moved away, put it back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,11 +46,11 @@ class Ending(StrEnum):
     RETRY = "Retry"
     GIVE_UP = "GiveUp"
     REFUSED = "Refused"
-    """By admission or at a commit point: the request was refused, and is not retried."""
+    """Admission or a commit point rejected the request; it is not retried."""
 
 
 class WhyNot(StrEnum):
-    """Why a decision cannot be made again from its record. On disk and shown to users: only add."""
+    """Why a decision is not replayable from its record. On disk and shown to users: only add."""
 
     MEMORY_NOT_KEPT = "MemoryNotKept"
     """Its memory was too large for the record, and no checkpoint has it."""
@@ -61,11 +61,11 @@ class WhyNot(StrEnum):
     VIEW_NOT_NAMED = "ViewNotNamed"
     """A cache could not say which revision it had completely applied."""
     HISTORY_MISSING = "HistoryMissing"
-    """The journal does not have all the revisions of its view."""
+    """The journal lacks some of the revisions of its view."""
     NOTHING_DECIDED = "NothingDecided"
     """It records an observation that later decisions depend on."""
     SUMMARISED = "Summarised"
-    """A rule of sampling kept only its summary."""
+    """A sampling policy kept only its summary."""
 
 
 class _Part(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -37,7 +37,7 @@ def main() -> int:
         try:
             while time.monotonic() < until:
                 _round(cluster, chance, history)
-                print(f"{len(history)} kills, all is as it should be", flush=True)
+                print(f"{len(history)} kills, no promise broken", flush=True)
         except (AssertionError, CommandFailed) as error:
             cluster.keep()
             print(f"broken after {len(history)} kills, seed {options.seed}: {error}")

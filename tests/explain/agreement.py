@@ -82,7 +82,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--decisions", type=int, default=20_000)
     parser.add_argument("--first-seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=2.0, help="how long each cluster is at work, in virtual time")
+    parser.add_argument("--minutes", type=float, default=2.0, help="how long each cluster runs, in virtual time")
     wanted = parser.parse_args()
     summary, seed, began = Summary(), wanted.first_seed, time.monotonic()
     while summary.replayed < wanted.decisions:

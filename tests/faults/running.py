@@ -54,7 +54,7 @@ async def crash_loop(bed: Bed) -> Ask:
     async def crashing() -> bool:
         return any(_waits_because(pod) == "CrashLoopBackOff" for pod in await bed.pods("web"))
 
-    await bed.must("it crashes again and again", crashing)
+    await bed.must("it keeps crashing", crashing)
     return WEB
 
 
@@ -154,7 +154,7 @@ async def fighting_writers(bed: Bed) -> Ask:
         web = await bed.client.get(DEPLOYMENTS, "web", NAMESPACE)
         return int(web["metadata"]["generation"]) >= 8
 
-    await bed.must("it was changed again and again", changed)
+    await bed.must("it keeps changing", changed)
     return WEB
 
 

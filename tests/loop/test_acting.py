@@ -38,7 +38,7 @@ def a_pod(**metadata: Any) -> Object:
         # It stays for its grace period, and was changed to say so.
         (a_pod(resourceVersion="31", deletionTimestamp="2026-01-01T00:00:30Z"), OwnWrite(PODS, KEY, revision=31)),
     ],
-    ids=["gone at once", "gone, and not shown", "told to go"],
+    ids=["gone at once", "gone, and not shown", "marked for deletion"],
 )
 async def test_a_removal_is_seen_when_the_cache_shows_that_it_is_gone_or_going(answer: Object, wrote: OwnWrite):
     client: Any = Answering(answer)

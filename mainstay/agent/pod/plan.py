@@ -13,18 +13,18 @@ from mainstay.api.kind import Object
 
 
 class EndReason(StrEnum):
-    """Why a container is ended. Shown to users, in Events: only add."""
+    """Why a container is terminated. Shown to users, in Events: only add."""
 
     POD_DELETED = "PodDeleted"
     POD_OVER = "PodOver"
-    """It failed for good, or was refused, or has done what it was for."""
+    """It failed, was rejected, or completed."""
     DEADLINE = "DeadlineExceeded"
     LIVENESS = "LivenessProbeFailed"
     STARTUP = "StartupProbeFailed"
     POST_START = "FailedPostStartHook"
     CHANGED = "ContainerChanged"
     NOT_WANTED = "NotWanted"
-    """The spec has no such container, or a later attempt of it is there."""
+    """The spec has no such container, or a later attempt of it exists."""
 
 
 @dataclass(frozen=True, slots=True)

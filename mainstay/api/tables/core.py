@@ -52,7 +52,7 @@ _REPLICATION_CONTROLLER = table(
 )
 
 TABLES = {
-    ("", "Namespace"): table(NAME, filled("Status", text_at("status.phase"), "Active, or on its way out."), AGE),
+    ("", "Namespace"): table(NAME, filled("Status", text_at("status.phase"), "Active or Terminating."), AGE),
     ("", "ConfigMap"): table(NAME, filled("Data", count_at("data", "binaryData"), "How many entries it has."), AGE),
     ("", "Secret"): table(
         NAME,

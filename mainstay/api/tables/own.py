@@ -144,6 +144,6 @@ DECISION_TABLE = table(
     filled("Reason", text_at("reason", NONE), "Why it ended like that."),
     filled("Wrote", _wrote, "The objects that it wrote, and their revisions."),
     NAME,
-    filled("Message", text_at("message"), "What is said to people.", wide=True),
+    filled("Message", text_at("message"), "Human-readable message.", wide=True),
     filled("Kept", text_at("kept", NONE), "By which rule of sampling the record was kept.", wide=True),
 )

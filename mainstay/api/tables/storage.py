@@ -113,7 +113,12 @@ TABLES = {
     ("storage.k8s.io", "CSIDriver"): table(
         NAME,
         filled("AttachRequired", flag_at("spec.attachRequired", True), "Whether it attaches.", holds="boolean"),
-        filled("PodInfoOnMount", flag_at("spec.podInfoOnMount"), "Whether it is told of the pod.", holds="boolean"),
+        filled(
+            "PodInfoOnMount",
+            flag_at("spec.podInfoOnMount"),
+            "Whether it receives information about the pod.",
+            holds="boolean",
+        ),
         filled("StorageCapacity", flag_at("spec.storageCapacity"), "Whether it publishes room.", holds="boolean"),
         filled("TokenRequests", of(_audiences), "Whom its tokens are for."),
         filled("RequiresRepublish", flag_at("spec.requiresRepublish"), "Whether it is called again.", holds="boolean"),

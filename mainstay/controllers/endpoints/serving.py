@@ -42,7 +42,7 @@ class ServingReason(StrEnum):
     IN_SLICE = "InSlice"
     NOT_READY = "NotReady"
     NOT_IN_SLICE = "NotInSlice"
-    """It is ready, a Service selects it, and no slice has it."""
+    """It is ready and a Service selects it, but no EndpointSlice contains it."""
     NOT_SELECTED = "NotSelected"
     """No Service routes to it any more."""
 

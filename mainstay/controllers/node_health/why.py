@@ -235,7 +235,7 @@ async def _why(case: Case, node: Object) -> Finding:
         )
     if full:
         text = f"{who} is full: no {listed(_NAMES.get(each, each) for each in full)} left ({room})"
-        link = broken("room", room, said_by(node))
+        link = broken("capacity", room, said_by(node))
         return Finding(
             cause=Cause.NODE_FULL,
             sentence=sentence(text),
@@ -247,7 +247,7 @@ async def _why(case: Case, node: Object) -> Finding:
         cause=Cause.SATISFIED,
         sentence=sentence(f"{who} is ready and schedulable: {room}"),
         verdict=Verdict.SATISFIED,
-        chain=(*links, done("room", room, said_by(node))),
+        chain=(*links, done("capacity", room, said_by(node))),
         involved=involved,
     )
 

@@ -22,13 +22,13 @@ class Verdict(StrEnum):
     """What to make of it; it decides the exit code. Shown to users: only add."""
 
     SATISFIED = "satisfied"
-    """It is as it should be, or has gone as it should."""
+    """Nothing is wrong, or it was deleted or completed as intended."""
     WAITING = "waiting"
-    """For something that may come by itself."""
+    """It waits for something that may resolve by itself."""
     BLOCKED = "blocked"
     """A user has to change something."""
     INCOMPLETE = "incomplete"
-    """The records that would say so are missing."""
+    """The records that would explain it are missing."""
 
 
 class LinkState(StrEnum):

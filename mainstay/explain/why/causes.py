@@ -32,7 +32,7 @@ class Tier(StrEnum):
     SATISFIED = "satisfied"
     """There is nothing to be done."""
     UNKNOWN = "unknown"
-    """The records that would say so are not there."""
+    """The records that would explain it are missing."""
 
 
 class Cause(StrEnum):

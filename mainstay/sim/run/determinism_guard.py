@@ -151,7 +151,7 @@ def _where(wanted: RunRequest, other: RepeatProcess) -> str:
     try:
         leak = located(wanted, other)
     except SimulationError as error:
-        return f"the first difference is not known: {error}"  # That they do is, and must not be lost with it.
+        return f"the first difference is unknown: {error}"  # That they do is, and must not be lost with it.
     return str(leak) if leak is not None else "repeated, the runs were identical: the hash seed is not the only source"
 
 

@@ -151,7 +151,7 @@ RESERVED: dict[str, tuple[Object, Object, str | None]] = {
         "n1",
     ),
     "it is elsewhere": (a_pod(cpu="1", reservation="r"), a_reservation("r", "n2", cpu="1"), None),
-    "there never was such a one": (a_pod(cpu="1", reservation="x"), a_reservation("r", "n1", cpu="1"), "n1"),
+    "no such reservation": (a_pod(cpu="1", reservation="x"), a_reservation("r", "n1", cpu="1"), "n1"),
 }
 
 
