@@ -40,10 +40,16 @@ class LineKind(StrEnum):
     FAILED = "failed"
 
 
+RESTART: Final = "restart"
+VERDICT: Final = "verdict"
+
+
 class LineText(msgspec.Struct, frozen=True):
     what: LineKind
     text: str
     is_detail: bool = False
+    topic: str = ""
+    """What the text is about, for code that arranges lines: the type of a condition, `RESTART` or `VERDICT`."""
 
 
 _PLAIN: Final[Mapping[str, str]] = {
@@ -177,7 +183,7 @@ def _condition(kind: str, name: str, before: Any, after: Mapping[str, Any]) -> L
     message = after.get("message")
     words = f": {shown(message)}" if message and message is not NOTHING and status != "True" else ""
     if kind == POD and name == "Ready" and status == "True":
-        return LineText(LineKind.READY, "is ready")
+        return LineText(LineKind.READY, "is ready", topic=name)
     if status is NOTHING:
         text = f"{name}{because}"
     elif before is NOTHING or before is None:
@@ -186,7 +192,7 @@ def _condition(kind: str, name: str, before: Any, after: Mapping[str, Any]) -> L
         text = f"{name} {before} {_ARROW} {status}{because}"
     is_usual = kind == POD and (before is NOTHING or status == "True") and name != "PodScheduled"
     is_usual = is_usual or (kind == POD and name == "PodScheduled" and status == "True")
-    return LineText(LineKind.CONDITION, text + words, is_detail=is_usual)
+    return LineText(LineKind.CONDITION, text + words, is_detail=is_usual, topic=name)
 
 
 # Pods.
@@ -212,7 +218,8 @@ def _container(rest: Sequence[str], before: Any, after: Any) -> list[LineText]:
         case ():
             return _state(name, after.get("state")) if isinstance(after, dict) else []
         case ("restartCount",):
-            return [LineText(LineKind.FAILED, f"container {name} restarted (restart {shown(after)})")]
+            text = f"container {name} restarted (restart {shown(after)})"
+            return [LineText(LineKind.FAILED, text, topic=RESTART)]
         case ("state", "waiting" | "terminated" as which):
             return _state(name, {which: after} if isinstance(after, dict) else None)
         case ("state", "waiting", "reason"):
@@ -237,9 +244,9 @@ def _state(name: str, state: Any) -> list[LineText]:
 def _progress(path: Path, before: Any, after: Any) -> list[LineText]:
     """The record of a workload: only its verdict is news."""
     if path == ("status", "progress", "verdict"):
-        return [LineText(LineKind.CONDITION, f"verdict {shown(before)} {_ARROW} {shown(after)}")]
+        return [LineText(LineKind.CONDITION, f"verdict {shown(before)} {_ARROW} {shown(after)}", topic=VERDICT)]
     if path == ("status", "progress") and isinstance(after, dict):
-        return [LineText(LineKind.CONDITION, f"verdict {after.get('verdict', '?')}")]
+        return [LineText(LineKind.CONDITION, f"verdict {after.get('verdict', '?')}", topic=VERDICT)]
     return [LineText(LineKind.WRITTEN, _from_to(path_text(path), before, after), is_detail=True)]
 
 

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.api import pod_state
+from mainstay.api.causes import QUOTA_EXCEEDED
 from mainstay.api.kind_names import NAMESPACES, REPLICASETS, RESOURCE_QUOTAS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound
@@ -87,7 +88,7 @@ class RefusedWork(WorkloadStage):
     async def _require_said(self) -> None:
         for each in await self.objects(f"{_SETS}{CROWDED}/"):
             failure = pod_state.find_condition(each, "ReplicaFailure")
-            if failure is None or failure["status"] != "True" or "exceeded quota" not in failure["message"]:
+            if failure is None or failure["status"] != "True" or failure.get("cause") != QUOTA_EXCEEDED:
                 raise Violated("refused work", f"nothing in {each['metadata']} says why it has no pods")
 
     async def _missing(self) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mainstay.explain.fields import differences
-from mainstay.explain.words import LineKind, made, said
+from mainstay.explain.words import RESTART, VERDICT, LineKind, made, said
 
 
 def words(kind: str, before: dict[str, Any], after: dict[str, Any]) -> list[tuple[LineKind, str]]:
@@ -98,3 +98,33 @@ def test_what_was_made_says_what_matters_of_it_at_once():
     assert made("deployments.apps", {"spec": {"replicas": 1}}).text == "created with 1 desired replica"
     assert made("pods", {"spec": {"nodeName": "n1"}}).text == "created for n1"
     assert made("zonequotas.mainstay.dev", {"spec": {"hard": {"cpu": "2"}}}).text == "created with limits: cpu 2"
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "topic"),
+    [
+        (
+            "pods",
+            {"status": {"containerStatuses": [{"name": "main", "restartCount": 1}]}},
+            {"status": {"containerStatuses": [{"name": "main", "restartCount": 2}]}},
+            RESTART,
+        ),
+        (
+            "pods",
+            {"status": {"conditions": [{"type": "ContainersReady", "status": "True"}]}},
+            {"status": {"conditions": [{"type": "ContainersReady", "status": "False"}]}},
+            "ContainersReady",
+        ),
+        (
+            "deployments.apps",
+            {"status": {"progress": {"verdict": "progressing"}}},
+            {"status": {"progress": {"verdict": "stuck"}}},
+            VERDICT,
+        ),
+        ("deployments.apps", {"spec": {"replicas": 6}}, {"spec": {"replicas": 8}}, ""),
+    ],
+)
+def test_a_line_says_what_it_is_about_for_code_that_arranges_lines(
+    kind: str, before: dict[str, Any], after: dict[str, Any], topic: str
+):
+    assert [each.topic for each in said(kind, differences(before, after))] == [topic]

@@ -103,6 +103,8 @@ class StoryLine(AnswerPart, frozen=True, kw_only=True):
     is_going_on: bool = False
     """It still comes again: nothing has cured it yet."""
     is_detail: bool = False
+    is_verdict: bool = False
+    """It tells what to make of the progress of a workload."""
     number: int = 0
     offset_ms: int = 0
     """Since the first line."""

@@ -11,7 +11,7 @@ from mainstay.api.workloads import WORKLOADS
 from mainstay.explain.fields import shown
 from mainstay.explain.placements import is_placement
 from mainstay.explain.story.lines import Stale, StoryLine, StoryLink, StoryObject
-from mainstay.explain.words import LineKind, made, said
+from mainstay.explain.words import RESTART, VERDICT, LineKind, LineText, made, said
 from mainstay.explain.writers import Version, Who, parse_cause
 from mainstay.journal.record import DecisionRecord, Ending, moment
 
@@ -19,8 +19,7 @@ OBSERVED_LATE: Final = timedelta(milliseconds=500)
 """A change that a component sees later than this is told of: it decided on an old picture meanwhile."""
 
 BACK_OFF: Final = "BackOff"
-_RESTARTED: Final = " restarted (restart "
-_FOLLOWS: Final = ("Ready ", "ContainersReady ")
+_FOLLOWS: Final = ("Ready", "ContainersReady")
 """Conditions of a pod that follow from how its containers are."""
 _OF_POD: Final = re.compile(r" pod=\S+")
 
@@ -32,7 +31,7 @@ def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Story
     about = StoryObject(version.kind, version.key.name, version.key.namespace)
     causes = find_links(version)
 
-    def line(what: LineKind, text: str, *, is_detail: bool = False) -> StoryLine:
+    def line(what: LineKind, text: str, *, is_detail: bool = False, is_verdict: bool = False) -> StoryLine:
         return StoryLine(
             at=version.at,
             what=what,
@@ -43,6 +42,7 @@ def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Story
             decision=version.who.decision,
             causes=causes,
             is_detail=is_detail,
+            is_verdict=is_verdict,
         )
 
     if version.after is None:
@@ -55,9 +55,9 @@ def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Story
         changes = [
             each for each in changes if each.path[0] != "status" and each.path[:2] != ("metadata", "annotations")
         ]
-    found: dict[tuple[LineKind, bool], list[str]] = {}
+    found: dict[tuple[LineKind, bool], list[LineText]] = {}
     for each in said(version.kind, changes):
-        found.setdefault((each.what, each.is_detail), []).append(each.text)
+        found.setdefault((each.what, each.is_detail), []).append(each)
     if (started := found.pop((LineKind.STARTED, False), None)) is not None:
         # Mostly one write says both.
         key = (LineKind.READY, False) if (LineKind.READY, False) in found else (LineKind.STARTED, False)
@@ -65,24 +65,30 @@ def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Story
     if version.kind == PODS.text:
         _say_once(found)
     return [
-        line(what, _without_pod("; ".join(texts)), is_detail=is_detail) for (what, is_detail), texts in found.items()
+        line(
+            what,
+            _without_pod("; ".join([each.text for each in texts])),
+            is_detail=is_detail,
+            is_verdict=texts[0].topic == VERDICT,
+        )
+        for (what, is_detail), texts in found.items()
     ]
 
 
-def _say_once(found: dict[tuple[LineKind, bool], list[str]]) -> None:
+def _say_once(found: dict[tuple[LineKind, bool], list[LineText]]) -> None:
     """Of a pod whose container exited, is waiting or restarted, one line of each write is enough."""
     failed = found.get((LineKind.FAILED, False))
     if failed is None:
         return
-    if (LineKind.READY, False) in found and all(_RESTARTED in text for text in failed):
+    if (LineKind.READY, False) in found and all(each.topic == RESTART for each in failed):
         # It has failed before this write, and is healthy again with it.
         found[LineKind.READY, False] = [*found.pop((LineKind.FAILED, False)), *found[LineKind.READY, False]]
         return
     conditions = found.pop((LineKind.CONDITION, False), [])
-    follows = [text for text in conditions if text.startswith(_FOLLOWS)]
+    follows = [each for each in conditions if each.topic in _FOLLOWS]
     if follows:
         found.setdefault((LineKind.CONDITION, True), []).extend(follows)
-    if others := [text for text in conditions if text not in follows]:
+    if others := [each for each in conditions if each.topic not in _FOLLOWS]:
         found[LineKind.CONDITION, False] = others
 
 

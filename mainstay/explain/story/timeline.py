@@ -366,7 +366,7 @@ class _Telling:
             elif line.what is LineKind.DECIDED and line.decision in bound:
                 line = replace(line, is_detail=True)
             elif line.what is LineKind.CONDITION:
-                is_others_verdict = line.about != self._about and line.text.startswith("verdict ")
+                is_others_verdict = line.about != self._about and line.is_verdict
                 line = replace(line, is_detail=line.is_detail or is_others_verdict or line.decision in refused)
             made.append(line)
         return made

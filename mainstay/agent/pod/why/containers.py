@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from mainstay.agent.pod.record import COMPONENT as AGENT
 from mainstay.agent.pod.why.ends import START_ERROR, Ends, find_ends, is_shaky, list_container_statuses
 from mainstay.agent.pod.why.kubelet_text import find_probe
 from mainstay.api.kind import Object
@@ -351,13 +352,9 @@ def _probe_words(probe: Mapping[str, Any]) -> str:
 
 async def _last_of_agent(case: Case, pod: Object) -> DecisionRecord | None:
     """The agent's last decision about a pod, if it has recorded one."""
-    metadata, node = pod["metadata"], get_node_name(pod)
+    metadata = pod["metadata"]
     records = await case.records(PODS.text, metadata.get("namespace") or "", metadata["name"], metadata.get("uid", ""))
-    own = [
-        each
-        for each in records
-        if each.component in (node, f"agent-{node}", f"agent/{node}") or "agent" in each.component
-    ]
+    own = [each for each in records if each.component == AGENT]
     return own[-1] if own else None
 
 
