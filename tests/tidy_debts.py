@@ -32,15 +32,10 @@ WIDE_MODULES: Final = (
 # Functions with too many parameters. asyncio prescribes those of sim/net.
 LONG_SIGNATURES: Final = (
     "mainstay/agent/pod/status_report.py __init__",
-    "mainstay/cli/component_process.py run_component",
-    "mainstay/cli/sim/run.py run_all",
-    "mainstay/cli/sim/search.py _search",
     "mainstay/client/client.py watch",
     "mainstay/controllers/component.py __init__",
     "mainstay/controllers/deployment/status.py said",
     "mainstay/explain/debug/conclusion.py concluded",
-    "mainstay/explain/plan/projection.py __init__",
-    "mainstay/sim/cluster/cluster.py whole_cluster",
     "mainstay/sim/net/network.py create_connection",
     "mainstay/sim/net/network.py create_server",
     "mainstay/sim/run/sweep.py sweep",

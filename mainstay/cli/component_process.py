@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -38,31 +39,32 @@ Make = Callable[[Client, Env, str, Recorder | None], Runnable]
 Measure = Callable[[Any], ComponentMetrics]
 
 
-def run_component(
-    name: str,
-    make: Make,
-    *,
-    kubeconfig: str,
-    metrics: tuple[str, int] | None,
-    data_dir: Path | None,
-    instance: str,
-    journal: bool,
-    log_format: str,
-    verbose: int,
-    measure: Measure = ComponentMetrics,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessOptions:
+    """The options that every component has (component_options.py)."""
+
+    kubeconfig: str
+    metrics: tuple[str, int] | None
+    data_dir: Path | None
+    instance: str
+    journal: bool
+    log_format: str
+    verbose: int
+
+
+def run_component(name: str, make: Make, options: ProcessOptions, measure: Measure = ComponentMetrics) -> None:
     """Run a component until SIGTERM or SIGINT. Raises `click.ClickException` for errors that its user can fix."""
-    set_up_logs(log_format, verbose)
+    set_up_logs(options.log_format, options.verbose)
     machine.keep_files_private()
-    instance = instance or f"{name}.{machine.hostname().lower()}"
-    directory = data_dir or machine.state_dir(os.environ) / instance
+    instance = options.instance or f"{name}.{machine.hostname().lower()}"
+    directory = options.data_dir or machine.state_dir(os.environ) / instance
     try:
         env = Env(SystemClock(), Chance.fresh(), SystemDisk(directory))
     except OSError as error:
         raise click.ClickException(f"cannot use data directory {directory}: {error.strerror}") from None
     try:
-        config = load_config(kubeconfig)
-        tasks.run(_run(name, make, config, env, instance, journal, metrics, measure))
+        config = load_config(options.kubeconfig)
+        tasks.run(_run(name, make, config, env, instance, options.journal, options.metrics, measure))
     except BadConfig as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:

@@ -54,7 +54,7 @@ def controllers(
     over and the server rejects what the old leader may still send. Processes that run different controllers need
     different leases.
     """
-    from mainstay.cli.component_process import run_component
+    from mainstay.cli.component_process import ProcessOptions, run_component
     from mainstay.controllers.component import Controllers, UnknownController, chosen
     from mainstay.controllers.metrics import ControllersMetrics
     from mainstay.env.build import build
@@ -88,4 +88,4 @@ def controllers(
             recorder=recorder,
         )
 
-    run_component("controllers", make, measure=ControllersMetrics, **common)
+    run_component("controllers", make, ProcessOptions(**common), ControllersMetrics)

@@ -36,7 +36,7 @@ def scheduler(share: bool, lease: str, names: tuple[str, ...], policy: str, **co
     Of several schedulers with the same lease, one leads and the others stand by. With --share all of them decide at
     once. This needs a Mainstay server, which rejects binds that would overcommit a node.
     """
-    from mainstay.cli.component_process import run_component
+    from mainstay.cli.component_process import ProcessOptions, run_component
     from mainstay.env.build import build
     from mainstay.loop.component import SCHEDULER_LEASE
     from mainstay.scheduler.component import Scheduler, SchedulerSettings
@@ -51,4 +51,4 @@ def scheduler(share: bool, lease: str, names: tuple[str, ...], policy: str, **co
     def make(client: "Client", env: "Env", instance: str, recorder: "Recorder | None") -> "Scheduler":
         return Scheduler(client, env, instance=instance, settings=settings, recorder=recorder)
 
-    run_component("scheduler", make, measure=SchedulerMetrics, **common)
+    run_component("scheduler", make, ProcessOptions(**common), SchedulerMetrics)

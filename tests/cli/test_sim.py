@@ -10,6 +10,7 @@ import pytest
 
 from mainstay import scenarios
 from mainstay.cli.main import run
+from mainstay.cli.sim.report import RunOptions
 from mainstay.cli.sim.run import run_all
 from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.world import World
@@ -140,7 +141,7 @@ def test_a_run_whose_process_is_lost_has_no_bundle_and_says_how_to_run_it_again(
 
 
 def test_a_run_without_a_bundle_says_where_to_see_who_waits(capsys: pytest.CaptureFixture[str]):
-    run_all("unhappy", scenarios.SCENARIOS["unhappy"], [3], 1, False, again="mainstay sim continue it")
+    run_all("unhappy", scenarios.SCENARIOS["unhappy"], [3], RunOptions(jobs=1), again="mainstay sim continue it")
 
     said = capsys.readouterr().out
     assert "  waiting tasks: mainstay sim continue it --seeds 1 --first-seed 3 --json\n" in said

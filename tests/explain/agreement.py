@@ -37,7 +37,7 @@ async def churned(sim: Simulation, lasts: timedelta = AT_WORK) -> MemoryJournal:
     # Every other seed they do not elect one of them, and get in each other's way.
     shared = SchedulerSettings(lease_name="") if sim.seed % 2 else None
     async with whole_cluster(
-        sim, nodes=NODE_WISHES, servers=2, schedulers=2, controller_processes=2, scheduler_settings=shared
+        sim, nodes=NODE_WISHES, servers=2, schedulers=2, controllers=2, scheduler_settings=shared
     ) as cluster:
         await tasks.sleep(timedelta(seconds=5))
         for name in SPACES[1:]:

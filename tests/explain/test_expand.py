@@ -12,7 +12,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.explain.plan import projection as expand
-from mainstay.explain.plan.projection import KINDS, Expansion
+from mainstay.explain.plan.projection import KINDS, USUAL, Expansion, Variant
 from mainstay.explain.plan.quotas import QuotaBook, kinds_behind, read_limit, uses
 from mainstay.explain.why.causes import Cause
 from mainstay.registry import REGISTRY
@@ -46,11 +46,11 @@ def a_world(
     now: datetime = NOON,
     *,
     ghosts: Mapping[str, Iterable[Object]] | None = None,
-    seed: str = "",
+    variant: Variant = USUAL,
     **more: Any,
 ) -> Expansion:
-    placing = SchedulerModel(DEFAULT, ghosts or {}, seed)
-    return Expansion(REGISTRY.plans(), placing, objects, now, seed=seed, **more)
+    placing = SchedulerModel(DEFAULT, ghosts or {}, variant.seed)
+    return Expansion(REGISTRY.plans(), placing, objects, now, variant=variant, **more)
 
 
 def settled(world: Expansion) -> Expansion:

@@ -29,7 +29,7 @@ from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.view import View
 from mainstay.registry import load_deciders
 from mainstay.scenarios._workloads import a_workload
-from mainstay.sim.cluster.cluster import Cluster, NodeOptions, whole_cluster
+from mainstay.sim.cluster.cluster import Cluster, ControllerProcesses, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
 from tests.explain.agreement import agreed, churned
 
@@ -286,7 +286,7 @@ async def test_a_namespace_goes_the_same_way_again(sim: Simulation):
 
 async def test_pods_of_pod_garbage_are_removed_the_same_way_again(sim: Simulation):
     loops = [LoopSpec("pod-garbage", lambda context: PodGarbage(context, ended_max=1))]
-    async with whole_cluster(sim, nodes={"n1": NodeOptions()}, loops=loops) as cluster:
+    async with whole_cluster(sim, nodes={"n1": NodeOptions()}, controllers=ControllerProcesses(loops=loops)) as cluster:
         for number in range(4):
             spec = {"containers": [{"name": "main", "image": "x:1"}], "schedulerName": "none"}
             name = f"p{number}"

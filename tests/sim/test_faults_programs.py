@@ -139,7 +139,7 @@ def test_a_controller_of_ones_own_may_have_versions():
         await asyncio.Event().wait()
 
     async def scene() -> None:
-        async with whole_cluster(sim, nodes=0, schedulers=0, controller_processes=0) as cluster:
+        async with whole_cluster(sim, nodes=0, schedulers=0, controllers=0) as cluster:
             cluster.run(new, name="mine", versions={"old": old})
             await tasks.sleep(seconds(1))
             TIMED["version-skew"].strike(cluster.world)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -190,6 +191,18 @@ def repeat_check(check: bool | None) -> Iterator[RepeatCheck]:
 
     with DeterminismGuard(ONE_IN if check is None else int(check)) as guard:
         yield RepeatCheck(guard)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How the runs of a command are made, and how they are shown."""
+
+    jobs: int
+    as_json: bool = False
+    strategy: str = "random"
+    plant: str = ""
+    bundles: Path | None = None
+    """Where the bundles of failed runs go. None: they get none."""
 
 
 class ProgressPrinter:

@@ -14,6 +14,7 @@ from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.sim.report import (
     ProgressPrinter,
     RepeatCheck,
+    RunOptions,
     bundles_option,
     check_option,
     choose_exit,
@@ -122,11 +123,11 @@ def run(
     if verbose:
         set_up_logs("text", verbose - 1)
     wanted = range(first_seed, first_seed + seeds)
+    options = RunOptions(jobs=jobs or cores(), as_json=as_json, strategy=strategy, plant=plant, bundles=bundles)
     bad: list[RunResult] = []
     with repeat_check(check) as guard:
         for name, each in chosen.items():
-            how = {"strategy": strategy, "plant": plant}
-            bad += run_all(name, each, wanted, jobs or cores(), as_json, bundles=bundles, guard=guard, **how)
+            bad += run_all(name, each, wanted, options, guard=guard)
     return guard.choose_exit(bad)
 
 
@@ -173,19 +174,17 @@ def continue_(
     scenario = make_continuation(opened, lasts=lasts, faults=() if no_faults else None)
     wanted = range(first_seed, first_seed + seeds)
     again = f"mainstay sim continue {bundle} --for {lasts.total_seconds():g}s" + (" --no-faults" if no_faults else "")
-    return choose_exit(run_all(scenario.name, scenario, wanted, jobs or cores(), as_json, again=again))
+    return choose_exit(
+        run_all(scenario.name, scenario, wanted, RunOptions(jobs=jobs or cores(), as_json=as_json), again=again)
+    )
 
 
 def run_all(
     name: str,
     scenario: "Scenario",
     seeds: Sequence[int],
-    jobs: int,
-    as_json: bool,
+    options: RunOptions,
     *,
-    strategy: str = "random",
-    plant: str = "",
-    bundles: Path | None = None,
     again: str = "",
     guard: RepeatCheck | None = None,
 ) -> "list[RunResult]":
@@ -193,6 +192,7 @@ def run_all(
     from mainstay.sim.run.forks import run_many
     from mainstay.sim.strategies.table import STRATEGIES
 
+    strategy, plant, jobs = options.strategy, options.plant, options.jobs
     if strategy not in STRATEGIES:
         raise click.UsageError(f"strategy {strategy!r} not found: use one of {', '.join(STRATEGIES)}")
     patch = find_patch(plant)
@@ -208,17 +208,17 @@ def run_all(
             due.add(result)
         if not result.is_passed:
             bad.append(result)
-        at = None if bundles is None or result.is_passed else keep(bundles, name, plant, result)
-        _show(result, as_json, again, at)
+        at = None if options.bundles is None or result.is_passed else keep(options.bundles, name, plant, result)
+        _show(result, options.as_json, again, at)
         progress.say(f"{made} of {render_count(len(seeds), 'run')} done, {len(bad)} failed")
     repeated = ""
     if guard is not None and due is not None:
         before = guard.repeated
         for result in guard.check(name, due, plant=plant, strategy=strategy, jobs=jobs):
             bad.append(result)
-            _show(result, as_json, again, None)
+            _show(result, options.as_json, again, None)
         repeated = f" ({guard.repeated - before} repeated to check determinism)" if guard.is_on else ""
-    if not as_json:
+    if not options.as_json:
         # A run that fails and differs, too, is still one run.
         failed = len({result.seed for result in bad})
         verdict = f"{failed} of {render_count(made, 'run')} failed" if bad else f"{render_count(made, 'run')} passed"

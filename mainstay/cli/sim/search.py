@@ -13,6 +13,7 @@ from mainstay.cli.durations import Duration
 from mainstay.cli.sim.report import (
     ProgressPrinter,
     RepeatCheck,
+    RunOptions,
     bundles_option,
     check_option,
     choose_scenarios,
@@ -28,7 +29,6 @@ from mainstay.cli.sim.report import (
 if TYPE_CHECKING:
     from mainstay.sim.run.run import RunResult
     from mainstay.sim.run.scenario import Scenario
-    from mainstay.sim.strategies import Strategy
 
 RUNS_MAX: Final = 200_000
 _NEVER_IN: Final = -math.log(0.05)
@@ -83,11 +83,11 @@ def search(
         raise click.UsageError(f"strategy {strategy!r} not found: use one of {', '.join(STRATEGIES)}")
     find_patch(plant)  # Reject a wrong name at once.
     seeds = range(first_seed, first_seed + runs)
+    options = RunOptions(jobs=jobs or cores(), as_json=as_json, strategy=strategy, plant=plant, bundles=bundles)
     found: list[RunResult] = []
     with repeat_check(check) as guard:
         for name, each in chosen.items():
-            time, at_once = length / len(chosen), jobs or cores()
-            result = _search(name, each, seeds, STRATEGIES[strategy], time, at_once, plant, bundles, as_json, guard)
+            result = _search(name, each, seeds, length / len(chosen), options, guard)
             found += [] if result is None else [result]
     return guard.choose_exit(found)
 
@@ -96,17 +96,15 @@ def _search(
     name: str,
     scenario: "Scenario",
     seeds: range,
-    strategy: "Strategy",
     length: timedelta,
-    jobs: int,
-    plant: str,
-    bundles: Path,
-    as_json: bool,
+    options: RunOptions,
     guard: RepeatCheck,
 ) -> "RunResult | None":
     from mainstay.sim.failure.report import report_short
     from mainstay.sim.run.forks import run_many
+    from mainstay.sim.strategies.table import STRATEGIES
 
+    strategy, plant, jobs, as_json = STRATEGIES[options.strategy], options.plant, options.jobs, options.as_json
     progress = ProgressPrinter(scenario.name)
     made, found = 0, None
     due = guard.due()
@@ -126,7 +124,7 @@ def _search(
     repeated = guard.repeated - before
     how = f" --strategy {strategy.name}" + (f" --plant {plant}" if plant else "")
     claim = render_claim(made) if found is None else f"run {made:,} failed"
-    bundle = None if found is None else keep(bundles, name, plant, found)
+    bundle = None if found is None or options.bundles is None else keep(options.bundles, name, plant, found)
     again = "" if found is None else f"mainstay sim run {name}{how} --seeds 1 --first-seed {found.seed}"
     again += " --check" if found is not None and found.verdict == "different" else ""
     if as_json:

@@ -16,7 +16,6 @@ True for as long as no other writer changes anything. What is not modelled is sa
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -33,29 +32,12 @@ from mainstay.api.kind_names import (
 )
 from mainstay.explain.moment import Moment
 from mainstay.explain.plan.admission import Proposal
-from mainstay.explain.plan.projection import ENDS_AFTER, KINDS, Expansion, Workloads
+from mainstay.explain.plan.projection import KINDS, Expansion, Variant, Workloads
 from mainstay.explain.plan.quotas import ProjectedQuota, QuotaBook, kinds_behind, read_limit, uses
 from mainstay.explain.plan.report import SEED, PlanReport
 from mainstay.explain.plan.values import ObjectPlan, PlanAnswer, WorkloadPlan
 from mainstay.explain.registry import PlacementPlan, Rooms
 from mainstay.explain.why.answer import Verdict
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """What could differ without a decision behind it."""
-
-    seed: str
-    """Ties are broken by it."""
-    is_one_by_one: bool = False
-    """Each object is seen to before the next one is applied."""
-    is_backwards: bool = False
-    """The last one is seen first."""
-    takes_turns: bool = False
-    """Pods of several workloads are made in turns."""
-    ends_after: timedelta = ENDS_AFTER
-    """How soon pods end that are told to."""
-
 
 VARIANTS: Final = (
     Variant(seed=SEED),
@@ -180,9 +162,7 @@ class _State:
             quotas=self.quotas(),
             priorities=self._priorities,
             default_priority=self._default,
-            seed=variant.seed,
-            ends_after=variant.ends_after,
-            takes_turns=variant.takes_turns,
+            variant=variant,
         )
 
 

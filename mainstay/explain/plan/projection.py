@@ -116,6 +116,26 @@ class _Failing:
     """Nothing has changed between its last two failures: it need not be tried until something is released."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """What could differ without a decision behind it."""
+
+    seed: str = ""
+    """Ties are broken by it."""
+    is_one_by_one: bool = False
+    """Each object is seen to before the next one is applied."""
+    is_backwards: bool = False
+    """The last one is seen first."""
+    takes_turns: bool = False
+    """Controllers that make several objects at once make one, then two, then four, and let others in between, as they
+    do when answers take their time."""
+    ends_after: timedelta = ENDS_AFTER
+    """How soon pods end that are told to."""
+
+
+USUAL: Final = Variant()
+
+
 class Expansion:
     """Objects, and time that goes on. Give it copies of what must not change: it keeps what it is given."""
 
@@ -129,15 +149,11 @@ class Expansion:
         quotas: QuotaBook | None = None,
         priorities: Mapping[str, int] | None = None,
         default_priority: str = "",
-        seed: str = "",
-        ends_after: timedelta = ENDS_AFTER,
-        takes_turns: bool = False,
+        variant: Variant = USUAL,
     ) -> None:
-        """`takes_turns`: those who make several objects at once make one, then two, then four, and let others in
-        between, as they do when answers take their time."""
         self.now = self.began = now
-        self._batches: dict[tuple[int, ObjectKey], int] | None = {} if takes_turns else None
-        self._ends_after = ends_after
+        self._batches: dict[tuple[int, ObjectKey], int] | None = {} if variant.takes_turns else None
+        self._ends_after = variant.ends_after
         self.told: list[ProjectedEvent] = []
         self.refused: dict[tuple[KindName, ObjectKey], RefusedPod] = {}
         """By who wanted to make it; only of those who still cannot."""
@@ -148,7 +164,7 @@ class Expansion:
         self.steps = 0
         self._priorities = {**_BUILT_IN_PRIORITIES, **(priorities or {})}
         self._default_priority = default_priority
-        self._seed = seed
+        self._seed = variant.seed
         self._revision = 0
         self._made = 0
         self._dirty: dict[tuple[int, ObjectKey], None] = {}

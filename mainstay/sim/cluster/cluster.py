@@ -34,11 +34,10 @@ from mainstay.api.kind_names import DEFINITIONS
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.registry import CONTROLLERS, LOOPS
+from mainstay.controllers.registry import LOOPS
 from mainstay.env import Env, tasks
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.loop.component import ComponentSettings
-from mainstay.loop.controller import Controller
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.lease import LeaseSettings
@@ -74,6 +73,14 @@ class NodeOptions:
 
 
 Nodes = int | Mapping[str, NodeOptions | PretendSettings | AgentSettings]
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerProcesses:
+    """Processes that run all controllers, and these loops."""
+
+    count: int = 1
+    loops: Sequence[LoopSpec] = LOOPS
 
 
 class Cluster(FaultControl):
@@ -152,18 +159,17 @@ async def whole_cluster(
     nodes: Nodes = 2,
     servers: int = 1,
     schedulers: int = 1,
-    controller_processes: int = 1,
-    controllers: Sequence[Controller] = CONTROLLERS,
-    loops: Sequence[LoopSpec] = LOOPS,
+    controllers: int | ControllerProcesses = 1,
     scheduler_settings: SchedulerSettings | None = None,
     crds: Manifest | None = None,
     checkers: Sequence[Checker] | None = None,
 ) -> AsyncIterator[Cluster]:
     """Boot it, and wait until its components are at work. The nodes may not be ready yet.
 
-    Without schedulers, or without processes for controllers, it has none, and is quicker. `crds` are custom resource
+    Without schedulers, or without controllers, it is quicker. `crds` are custom resource
     definitions, or whatever else should be there: objects, YAML, or the path of a file.
     """
+    controlling = ControllerProcesses(controllers) if isinstance(controllers, int) else controllers
     world = World(sim, journal=True)
     assert world.journal is not None
     watched = usual_checkers() if checkers is None else checkers
@@ -179,11 +185,11 @@ async def whole_cluster(
             for number in range(schedulers):
                 name = f"scheduler-{number + 1}"
                 world.add_program(name, partial(_schedule, cluster, name, scheduler_settings, schedulers > 1))
-            for number in range(controller_processes):
+            for number in range(controlling.count):
                 name = f"controllers-{number + 1}"
-                world.add_program(name, partial(_control, cluster, name, controllers, loops))
+                world.add_program(name, partial(_control, cluster, name, controlling.loops))
             await world.boot()
-            while not _is_at_work(cluster, schedulers, controller_processes):
+            while not _is_at_work(cluster, schedulers, controlling.count):
                 await tasks.sleep(_TICK)
             if crds is not None:
                 await cluster.add(crds)
@@ -200,9 +206,7 @@ def bare_cluster(
     checkers: Sequence[Checker] | None = None,
 ) -> AbstractAsyncContextManager[Cluster]:
     """API servers and nothing else: many times as quick, and enough for programs that only look after objects."""
-    return whole_cluster(
-        sim, nodes=0, servers=servers, schedulers=0, controller_processes=0, crds=crds, checkers=checkers
-    )
+    return whole_cluster(sim, nodes=0, servers=servers, schedulers=0, controllers=0, crds=crds, checkers=checkers)
 
 
 def _remember(sim: Simulation, checker: Checker, error: Exception) -> None:
@@ -237,15 +241,12 @@ async def _schedule(
         await scheduler.run()
 
 
-async def _control(
-    cluster: Cluster, name: str, controllers: Sequence[Controller], loops: Sequence[LoopSpec], env: Env
-) -> None:
+async def _control(cluster: Cluster, name: str, loops: Sequence[LoopSpec], env: Env) -> None:
     async with cluster.world.client_for(name, env) as client:
         component = cluster.controllers[name] = Controllers(
             client,
             env,
             instance=name,
-            controllers=controllers,
             loops=loops,
             settings=ComponentSettings(lease=LEASE),
             recorder=cluster.world.recorder,
