@@ -132,7 +132,7 @@ def test_the_same_value_is_shared_and_stays_until_the_last_owner_leaves_it_out()
 
 def test_what_was_applied_and_is_left_out_goes_away() -> None:
     live = apply(None, "m1", data={"a": "1"})
-    live["data"]["other"] = "x"  # Nobody's.
+    live["data"]["other"] = "x"  # No manager owns it.
     assert apply(live, "m1", data={})["data"] == {"other": "x"}
 
 

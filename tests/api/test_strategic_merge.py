@@ -302,7 +302,7 @@ def test_the_rules_are_those_of_the_struct_tags():
 
 def test_every_rule_is_of_a_field_that_there_is():
     for message, field in MERGE_RULES:
-        if not message.startswith("k8s.io.kube_aggregator."):  # Nobody describes these.
+        if not message.startswith("k8s.io.kube_aggregator."):  # These are described nowhere.
             assert field in find_fields(message), f"{message} has no {field}"
 
 

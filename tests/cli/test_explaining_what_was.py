@@ -46,7 +46,7 @@ JSON, YAML, WIDE = Output(OutputFormat.JSON), Output(OutputFormat.YAML), Output(
 
 @asynccontextmanager
 async def a_history(sim: Simulation) -> AsyncIterator[tuple[OpenJournal, Cluster, Moment]]:
-    """One deployment that was made, and then scaled by somebody else. With the moment between the two."""
+    """One deployment that was made, and then scaled by another user. With the moment between the two."""
     async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_workload("web", 1))
         await tasks.sleep(seconds(30))

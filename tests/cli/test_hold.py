@@ -1,4 +1,4 @@
-"""`mainstay hold` and `mainstay release`: in somebody's name, for a reason, and for a while."""
+"""`mainstay hold` and `mainstay release`: in the name of an owner, for a reason, and for a while."""
 
 from datetime import timedelta
 from typing import Any

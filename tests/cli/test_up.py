@@ -152,7 +152,7 @@ def test_down_does_not_say_that_all_is_stopped_when_workloads_are_left(up):
     node = up.directory / "nodes" / "node-x"
     (node / "pods").mkdir(parents=True)
     with (node / "agent.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # As an agent that nobody here knows of.
+        fcntl.flock(lock, fcntl.LOCK_EX)  # As an agent that this cluster does not know.
         done = up.mainstay("down", "--now")
 
     assert done.returncode == Exit.ERROR

@@ -36,7 +36,7 @@ async def asked(
 
 
 async def a_journal(sim: Simulation) -> MemoryJournal:
-    """A deployment that runs, a pod that nobody can place, one that waits for room, and a CRD."""
+    """A deployment that runs, a pod that fits no node, one that waits for room, and a CRD."""
     async with a_cluster(sim) as cluster:
         await cluster.client.create(DEPLOYMENTS, a_deployment("web", 1))
         await cluster.client.create(PODS, a_pod("large", "100"), "default")

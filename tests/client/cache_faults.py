@@ -33,7 +33,7 @@ from tests.client.world import a_client
 from tests.server.world import a_server
 
 NAMES = 60
-WINDOW = 150  # Changes that the server keeps. Whoever is away for longer has to read everything anew.
+WINDOW = 150  # Changes that the server keeps. A client that is away for longer has to list again.
 SELECTED = "tier=gold"
 SETTLING = timedelta(minutes=10)
 
@@ -105,7 +105,7 @@ async def _run(simulation: Simulation, chance: random.Random, writes: int) -> No
         simulation.network.heal_all()
         simulation.network.set_latency("client", "server", timedelta(milliseconds=1))
         unruly.is_calm = True
-        # One last thing that everybody hears of: no bookmark tells whoever has just come back that it is up to date.
+        # One last change that all clients get: no bookmark tells one that has just come back that it is up to date.
         await _put(store, happened, ObjectKey("red", "last"), "gold")
         latest = await store.revision()
         try:

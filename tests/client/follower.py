@@ -1,4 +1,4 @@
-"""Somebody who believes every change an informer tells, and notices when that cannot be."""
+"""A follower that believes every change an informer tells, and notices when that cannot be."""
 
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.entry import CachedObject, Change, ChangeType

@@ -57,11 +57,11 @@ class PretendApi:
         return self.revision
 
     def compact(self) -> None:
-        """Forget everything before now. Nobody can watch from there any more."""
+        """Forget everything before now. No client can watch from there any more."""
         self.compacted = self.revision
 
     def go_back(self, revision: int) -> None:
-        """The store is put back to a backup, which nobody is told."""
+        """The store is restored from a backup, and no client is told."""
         self.history = [each for each in self.history if each[0] <= revision]
         self.revision, self.compacted = revision, 1
 

@@ -53,7 +53,7 @@ async def test_too_many_who_wait_are_refused(sim):
     async with a_world(sim, limits=ClientLimits(connections=1, waiting=2)) as world:
         answers = await asyncio.gather(*(world.client.list(PODS) for _ in range(6)), return_exceptions=True)
 
-        # They try again, and some of them are lucky then; nobody is lost.
+        # They try again, and some of them are lucky then; none is lost.
         assert all(isinstance(each, Unavailable | ListPage) for each in answers)
         assert world.client.counts.unsent > 0
 

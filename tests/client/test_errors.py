@@ -68,7 +68,7 @@ def test_a_fenced_write_is_a_conflict_too():
         (500, "InternalError", None, False, True),
         (500, "InternalError", None, True, False),
         (502, "", None, False, True),
-        (503, "", timedelta(seconds=1), False, True),  # Whoever stands between says so, too.
+        (503, "", timedelta(seconds=1), False, True),  # A proxy in between answers so, too.
         (503, "ServiceUnavailable", None, False, True),
         (503, "ServiceUnavailable", timedelta(seconds=1), False, False),
         (504, "Timeout", timedelta(seconds=1), False, True),

@@ -40,7 +40,7 @@ MINUTE = timedelta(minutes=1)
 async def following(
     sim: Simulation, source: Any, kind: KindName = PODS, *, may_go_back: bool = False, **options: Any
 ) -> AsyncIterator[tuple[Informer, Follower]]:
-    """An informer that runs, and somebody who believes it. Nobody may have been told nonsense in the end."""
+    """An informer that runs, and a follower that believes it. In the end the follower must have heard no nonsense."""
     informer = Informer(source, sim.env("client"), Collection(kind), [NODE], **options)
     follower = Follower(informer, may_go_back=may_go_back)
     informer.start()
@@ -197,7 +197,7 @@ class Nowhere:
 
 
 async def a_silent_connection(sim: Simulation) -> None:
-    """Nobody says that the connection is dead; only nothing comes any more."""
+    """Nothing says that the connection is dead; only nothing comes any more."""
     async with (
         a_world(sim) as world,
         a_gate(sim) as gate,

@@ -130,7 +130,7 @@ async def test_a_conditional_replacement_is_repeated_and_conflicts_with_itself(s
         with pytest.raises(Conflict) as refused:
             await client.replace(CONFIG_MAPS, {**made, "data": {"k": "2"}})
 
-        assert refused.value.may_have_happened  # And so it is: whoever reads again finds its own write.
+        assert refused.value.may_have_happened  # And so it is: a client that reads again finds its own write.
         assert gate.count(b"PUT") == 2
         assert (await client.get(CONFIG_MAPS, "one", "default"))["data"] == {"k": "2"}
 
@@ -205,7 +205,7 @@ async def test_a_deposed_leader_is_fenced(sim):
 
 
 async def told_after_a_loss_and_a_dead_server(sim: Simulation) -> bool:
-    """The first attempt is done and its answer lost; then nobody can be reached. What the client says."""
+    """The first attempt is done and its answer lost; then no server can be reached. What the client says."""
     async with a_server(sim), a_gate(sim) as gate, a_client(sim, GATE) as client:
         made = await client.create(CONFIG_MAPS, a_configmap("one", k="1"), "default")
         gate.answers_to_lose = 1

@@ -275,7 +275,7 @@ async def test_two_readers_of_one_watch_are_a_bug(sim):
         with pytest.raises(RuntimeError, match="two tasks"):
             await watch.fetch()
 
-    assert list(await first) == [[]]  # Whoever waits when a watch is left hears that it is over.
+    assert list(await first) == [[]]  # A waiter learns that a watch is over when it is left.
 
 
 async def test_silence_is_no_error(sim):

@@ -41,7 +41,7 @@ def test_taking_from_one_stream_does_not_shift_another():
 
 
 def test_what_a_seed_gives_stays_the_same_from_release_to_release():
-    """Seeds of bugs are kept for years: whoever changes how numbers are derived makes them all worthless."""
+    """Seeds of bugs are kept for years: a change in how numbers are derived makes them all worthless."""
     chance = Chance(SEED)
 
     assert chance.stream("queue").getrandbits(64) == 7447854589985960263

@@ -1,4 +1,4 @@
-"""Work that ends with other work, and work that does not end with whoever waits for it."""
+"""Work that ends with other work, and work that does not end with its waiter."""
 
 import asyncio
 from datetime import timedelta

@@ -6,7 +6,7 @@ Each seed is a small cluster of its own: nodes of different sizes, labels and ta
 that are there already, sometimes quotas. Then something is planned, and done: new workloads, new templates, other
 numbers of replicas, jobs, single pods, quotas, taints. Compared is, for each workload of the plan, how many pods have a
 node, how many wait, how many were not made, and how many are in each zone; the last also without the zones' names,
-because equally good nodes are told apart by a pod's uid, which nobody knows before.
+because equally good nodes are told apart by a pod's uid, which is not known before.
 """
 
 import argparse

@@ -161,7 +161,7 @@ def test_a_zone_quota_is_raised_by_what_is_missing() -> None:
 
 
 def test_what_those_before_it_would_take_is_no_cure_for_it() -> None:
-    """Somebody has waited for longer, and gets the first room that there is."""
+    """Another pod has waited for longer, and gets the first room that there is."""
     first = a_pod("first", cpu="1")
     pod = a_pod("second", cpu="1")
     pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"

@@ -74,7 +74,7 @@ async def test_a_hold_concerns_what_it_names_and_what_is_owned_by_that(sim: Simu
         assert await found(cluster, DEPLOYMENTS, "web") == rollout
         assert await found(cluster, REPLICASETS, replica_set) == {**sets, **rollout}
         assert await found(cluster, PODS, pod) == {**evictions, **sets, **rollout}
-        # It does not exist: nobody has placed it, and nothing is known of its owners.
+        # It does not exist: no scheduler has placed it, and nothing is known of its owners.
         assert await found(cluster, PODS, "other") == {
             "controller.scheduler": "the scheduler is paused",
             **evictions,
@@ -210,7 +210,7 @@ async def test_decisions_that_went_by_holds_are_made_again_the_same(sim: Simulat
     ours = [(record, answer) for record, answer in answers if record.component in CAN_BE_HELD]
     assert {"deployment", "node-health", "holds", "replicaset"} <= {record.component for record, _ in ours}
     others = [(record, answer) for record, answer in ours if not isinstance(answer, Same)]
-    # That a controller was held and went on is a record, too, and was decided by nobody but the clock.
+    # That a controller was held and went on is a record, too, and was decided by the clock alone.
     assert [(record.subject.kind, record.outcome.reason) for record, _ in others] == [
         (HOLDS.text, "Held"),
         (HOLDS.text, "Resumed"),

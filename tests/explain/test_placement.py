@@ -234,7 +234,7 @@ async def test_ghosts_that_the_server_told_of_are_part_of_what_was_known(sim: Si
         workload["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
         await cluster.client.create(DEPLOYMENTS, workload)
         await settled(cluster)
-        # Its agent is away, so nobody says that they have ended.
+        # Its agent is away, so nothing reports that they have ended.
         cluster.world.programs["n1"].pause()
         for pod in (await cluster.client.list(PODS)).items:
             await cluster.client.delete(PODS, pod["metadata"]["name"], "default", grace_s=0)

@@ -147,7 +147,7 @@ async def _write(simulation: Simulation, world: World, start: int) -> None:
 
 
 async def _commit(simulation: Simulation, world: World, value: str) -> None:
-    """Write one or two keys together: nobody may see half of it."""
+    """Write one or two keys together: no reader may see half of it."""
     first = simulation.choices.choose("key", KEYS)
     writes: list[Write] = []
     for offset in range(1 + simulation.choices.choose("both", 2)):

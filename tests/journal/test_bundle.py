@@ -39,7 +39,7 @@ def a_change(revision: int, key: str, value: bytes | None, decision: str = "") -
 
 
 def a_journal() -> MemoryJournal:
-    """A hundred revisions, one a second: a deployment, its set, its pods, and another pod that is nobody's."""
+    """A hundred revisions, one a second: a deployment, its set, its pods, and another pod without an owner."""
     namespace = msgspec.json.encode({"metadata": {"name": "kube-system", "uid": "the-cluster"}})
     definition = msgspec.json.encode({"metadata": {"name": "widgets.example.com"}})
     entries = [

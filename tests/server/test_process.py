@@ -267,7 +267,7 @@ def test_a_signal_ends_watches_and_then_the_process(tmp_path: Path, number: sign
         client.close()
 
         assert server.process.wait(LIMIT_S) == 0
-        assert time.monotonic() - begun < 8  # The grace is longer: nobody had to be cut off.
+        assert time.monotonic() - begun < 8  # The grace is longer: no connection had to be cut.
 
 
 def test_a_second_signal_cuts_off_who_does_not_hang_up(tmp_path: Path):

@@ -61,7 +61,7 @@ class EtcdProcess:
             if self.answers():
                 return
             if self.cluster == self.peer and not (self._directory / "data" / "member").exists():
-                # Somebody may have taken a port since we looked. Later on, others know our ports: then they stay.
+                # Another process may have taken a port meanwhile. Later on, others know our ports: then they stay.
                 self._take_ports()
                 self.cluster = self.peer
         raise RuntimeError(f"etcd does not start; it says:\n{self._log.read_text()[-4000:]}")
@@ -150,7 +150,7 @@ def shared_etcd() -> EtcdProcess:
 
 
 def unique_prefix() -> str:
-    """A prefix that nobody else in this etcd uses."""
+    """A prefix that no other test uses in this etcd."""
     return f"/test-{os.getpid()}-{next(_prefix_numbers)}/"
 
 

@@ -51,7 +51,7 @@ class Told:
     compaction_asked: int = FIRST_REVISION
 
     def newest(self, key: str) -> int:
-        """The last revision at which somebody was told of a write to this key."""
+        """The last revision at which a writer was told of a write to this key."""
         acknowledged = [at for at, writes in self.committed.items() if any(write.key == key for write in writes)]
         return max([0, *acknowledged, *(revision for seen, revision in self.entries if seen == key)])
 
@@ -96,7 +96,7 @@ async def _run(simulation: Simulation, lost_sync_probability: float, error_proba
 
 
 def _pair(key: str, value: str) -> tuple[Put, ...]:
-    """Two keys that are only ever written together. If they differ, somebody saw half a transaction."""
+    """Two keys that are only ever written together. If they differ, a reader saw half a transaction."""
     return Put(f"left/{key}", value.encode()), Put(f"right/{key}", value.encode())
 
 
@@ -157,7 +157,7 @@ async def _compare(store: Store, told: Told) -> None:
         newest[change.key] = max(newest[change.key], change.revision)
     for revision, writes in told.committed.items():
         for write in writes:
-            # Of what is compacted only the newest of a key can still be told, and only if nobody wrote it since.
+            # Of what is compacted only the newest of a key can still be told, and only if it was not written since.
             if revision > told.compaction_asked:
                 found = written.get((write.key, revision))
             elif revision == newest[write.key]:

@@ -351,7 +351,7 @@ def test_the_model_catches_a_planted_bug(twin, monkeypatch):
 
     # `Unhandled`: the store has noticed by itself, and ended its task.
     with pytest.raises((AssertionError, Compacted, Unhandled, pytest.fail.Exception)):
-        run("memory", 250, [Phase.generate])  # Without shortening what fails: nobody is going to read it.
+        run("memory", 250, [Phase.generate])  # Without shortening what fails: it is not going to be read.
 
 
 def run(backend_name: str, examples: int, phases: list[Phase]) -> None:

@@ -228,7 +228,7 @@ async def test_a_full_store_takes_nothing_more_and_loses_nothing(tmp_path):
 
 
 def test_an_error_of_the_disk_leaves_the_outcome_unknown_and_the_store_readable(tmp_path):
-    """The file may not grow past a limit, which SQLite sees as a failed write: nobody can say what is on disk then."""
+    """The file may not grow past a limit, which SQLite sees as a failed write: what is on disk is unknown then."""
 
     async def write_until_it_fails() -> tuple[int, Store]:
         store = await open_sqlite(tmp_path)

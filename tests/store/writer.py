@@ -3,7 +3,7 @@
     python -m tests.store.writer DIRECTORY ROUND
 
 Each line it prints is `NUMBER REVISION KEY`: the pair of keys left/KEY and right/KEY was set to `ROUND.NUMBER` at that
-revision, in one transaction. It compacts all the time, and ends itself after a minute if nobody kills it.
+revision, in one transaction. It compacts all the time, and ends itself after a minute if it is not killed.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """A machine in virtual time, whose processes end as the test says, and whose process ids come round again.
 
-It behaves like the real one where a supervisor could go wrong: processes outlive whoever started them; an id is given
-away again as soon as its process has ended; a signal goes to a process, not to a number; nobody is told of an end but
-those who wait for it; and how a process ended is known only to whoever started it.
+It behaves like the real one where a supervisor could go wrong: processes outlive their parent; an id is given away
+again as soon as its process has ended; a signal goes to a process, not to a number; only those who wait for an end
+learn of it; and how a process ended is known only to its parent.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ class FakeMachine:
             fake.has_ended.set()
 
     def a_stranger(self, pid: int) -> None:
-        """Somebody else's process gets this number."""
+        """A foreign process gets this number."""
         self.alive[pid] = fake = Fake(ProcessSpec("stranger", ("vi",)), self._identity(pid), -1)
         self.all.append(fake)
 

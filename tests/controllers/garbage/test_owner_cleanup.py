@@ -27,11 +27,11 @@ async def test_what_an_owner_leaves_behind_goes_and_nothing_else(sim):
         await home.make("grandchild", child)
         await home.make("shared", owner, other)
         await home.make("others", other)
-        await home.make("nobodys")
+        await home.make("no-owner")
         await home.client.delete(CONFIG_MAPS, "owner", "default")
         await home.at_rest()
 
-        assert await home.names() == ["nobodys", "other", "others", "shared"]
+        assert await home.names() == ["no-owner", "other", "others", "shared"]
         shared = await home.get("shared")
         assert shared is not None
         assert [each["name"] for each in shared["metadata"]["ownerReferences"]] == ["other"]

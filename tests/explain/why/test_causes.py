@@ -1,4 +1,4 @@
-"""The causes are a contract: each has a tier, a meaning and advice, somebody who names it, and a line on the page."""
+"""The causes are a contract: each has a tier, a meaning, advice, an explainer that names it, and a line on the page."""
 
 import subprocess
 import sys

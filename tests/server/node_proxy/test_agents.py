@@ -185,7 +185,7 @@ async def test_input_that_is_not_taken_waits_and_the_client_is_missed_all_the_sa
             await asyncio.sleep(10)
             assert not sending.done()
             sending.cancel()
-            # As a client does that was killed: nothing is said, not even on a connection that nobody reads.
+            # As a client does that was killed: nothing is said, not even on a connection that is not read.
             socket._response.connection.transport.abort()
         await asyncio.sleep(30)
         assert machine.runner.sessions[0].is_killed

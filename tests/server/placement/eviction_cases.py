@@ -1,4 +1,4 @@
-"""Evictions under fire: two servers, one budget, lost answers. Nobody goes unpaid, and nobody is paid for who stays."""
+"""Evictions under fire: two servers, one budget, lost answers. Each eviction is charged, and no pod that stays is."""
 
 import asyncio
 from collections import Counter

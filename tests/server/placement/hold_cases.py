@@ -79,7 +79,7 @@ async def freeze(sim: Simulation, faults: Faults | None = None) -> None:
 
 
 async def _require_frozen(store: Store, started: int, latest: int) -> None:
-    """While the Hold is there nobody begins to go."""
+    """While the Hold exists, no pod begins to terminate."""
     was_held, going = False, await going_at(store, started)
     times = 0
     for revision in range(started + 1, latest + 1):

@@ -111,7 +111,7 @@ async def at_every_revision(store: Store) -> None:
 
 
 async def settle_intent(client: Client, intent: str, node: str, seconds: float) -> int:
-    """Try until there is an answer that says something, as somebody does who does not know what became of it."""
+    """Try until there is an answer that says something, as a client does that does not know what became of it."""
     for _ in range(8):
         status = (await client.ask("POST", RESERVATIONS, a_reservation(intent, node, seconds))).status
         if status in (201, 409):

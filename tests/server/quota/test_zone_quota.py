@@ -1,4 +1,4 @@
-"""Quotas of zones: what a namespace may take in one zone, whoever binds its pods."""
+"""Quotas of zones: what a namespace may take in one zone, whichever client binds its pods."""
 
 import asyncio
 

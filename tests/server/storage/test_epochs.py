@@ -16,7 +16,7 @@ from tests.server.world import CONFIGMAPS, a_configmap, a_server
 
 
 class LogWithoutRoom(MemoryLog):
-    """A disk that is full, once somebody says so."""
+    """A disk that is full, once a test says so."""
 
     is_full = False
 

@@ -1,4 +1,4 @@
-"""Changes of keys that many writes share: none is lost, and nobody fights over them."""
+"""Changes of keys that many writes share: none is lost, and no two writers fight over them."""
 
 import asyncio
 from collections.abc import Sequence

@@ -73,7 +73,7 @@ async def test_all_who_watch_soon_hear_of_news(sim, news: str):
                 case "another kind":
                     await client.create(PODS, a_pod("other"))
                 case _:
-                    await client.get(PODS)  # Whoever has listed may wait until what they watch has come as far.
+                    await client.get(PODS)  # A client that has listed may wait until its watch has come as far.
 
             bookmark = await events.next(within=1.5)
 
