@@ -109,13 +109,13 @@ def _numbers(refusal: Refusal) -> str:
             is_small = " even when empty" if refusal.reason is RefusalReason.NODE_TOO_SMALL else ""
             wanted = amount(refusal.detail, refusal.wanted)
             return (
-                f"{wanted} wanted, too small{is_small}"
+                f"{wanted} requested, too small{is_small}"
                 if is_small
-                else (f"{wanted} wanted, at most {amount(refusal.detail, most)} free")
+                else (f"{wanted} requested, at most {amount(refusal.detail, most)} free")
             )
         case RefusalReason.ZONE_QUOTA_EXCEEDED:
             resource = refusal.detail.rpartition("/")[2]
-            return f"{amount(resource, refusal.wanted)} wanted, {amount(resource, max(max(refusal.free), 0))} left"
+            return f"{amount(resource, refusal.wanted)} requested, {amount(resource, max(max(refusal.free), 0))} left"
         case RefusalReason.SKEW_TOO_LARGE:
             return f"at most {refusal.wanted} allowed, would be at least {min(refusal.free)}"
         case _:

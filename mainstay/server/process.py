@@ -307,8 +307,8 @@ class ServerProcess:
         sender.start()
         self._closing.push_async_callback(sender.close)
         journal.collector.offer = sender.offer
-        metrics.counter("mainstay_spans_sent_total", "Spans that a collector took.", lambda: sender.sent)
-        metrics.counter("mainstay_spans_dropped_total", "Spans that none took.", lambda: sender.dropped)
+        metrics.counter("mainstay_spans_sent_total", "Spans that a collector accepted.", lambda: sender.sent)
+        metrics.counter("mainstay_spans_dropped_total", "Spans that no collector accepted.", lambda: sender.dropped)
 
     async def _listen(self, handler: Handler, tls: ssl.SSLContext | None) -> None:
         host, port = self._options.host, self._options.port

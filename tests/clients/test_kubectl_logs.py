@@ -164,7 +164,7 @@ def test_a_node_that_says_nothing_of_a_certificate_is_not_asked(kubectl, node):
     node.add_pod("web")
     kubectl("annotate", "node", node.name, "mainstay.dev/agent-certificate-")
 
-    assert "does not say which certificate its agent has" in kubectl.refused("logs", "web")
+    assert "has no certificate of its agent" in kubectl.refused("logs", "web")
 
 
 def test_the_same_name_of_another_pod_gives_no_log(kubectl, node):

@@ -71,7 +71,7 @@ async def test_a_pod_that_fits_nowhere_is_placed_when_a_node_comes(sim):
         await tasks.sleep(timedelta(seconds=20))
         condition = (await conditions(running, "large"))["PodScheduled"]
         assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
-        assert "0/1 nodes are available: 1 Insufficient cpu (2 wanted" in condition["message"]
+        assert "0/1 nodes are available: 1 Insufficient cpu (2 requested" in condition["message"]
         assert "n1" in condition["message"]
 
         await running.add_nodes("n2", cpu="4")
@@ -405,7 +405,7 @@ async def test_pods_that_wait_for_the_room_of_ghosts_are_told_so_once_and_left_a
         assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
         assert condition["message"].startswith(
             "0/2 nodes are available: 2 node(s) had room held by force-deleted pods, cpu "
-            "(1 wanted, at most 0 free: n1, n2)."
+            "(1 requested, at most 0 free: n1, n2)."
         )
         assert running.scheduler.counts.refused == refused
         assert refused["HeldByGhosts"] <= 10 * 2

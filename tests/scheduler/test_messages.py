@@ -26,7 +26,7 @@ def test_it_counts_and_names_the_nodes_of_each_reason():
 
     assert isinstance(decision, Unschedulable)
     assert render_message(decision) == (
-        "0/3 nodes are available: 2 Insufficient cpu (1500m wanted, at most 1 free: n1, n2), "
+        "0/3 nodes are available: 2 Insufficient cpu (1500m requested, at most 1 free: n1, n2), "
         "1 node(s) had untolerated taint {gpu:NoSchedule} (n3). "
         "It may fit when a node is added, a node gets more allocatable resources, a node is uncordoned or loses "
         "a taint, a pod ends or leaves its node or a reservation ends."
@@ -36,7 +36,7 @@ def test_it_counts_and_names_the_nodes_of_each_reason():
 def test_a_node_with_several_failing_constraints_is_named_under_each():
     text = refused(a_node("n1", cpu="1", taints=["gpu:NoSchedule"]), cpu="2", nodeSelector={"disk": "fast"})
 
-    assert "1 Insufficient cpu (2 wanted, too small even when empty: n1)" in text
+    assert "1 Insufficient cpu (2 requested, too small even when empty: n1)" in text
     assert "1 node(s) didn't match Pod's node affinity/selector (n1)" in text
     assert "1 node(s) had untolerated taint {gpu:NoSchedule} (n1)" in text
 

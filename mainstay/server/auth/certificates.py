@@ -153,7 +153,7 @@ class _Authority:
             write_whole(disk, "ca.crt", pem(certificate))
             return cls(certificate, key)
         if "ca.key" not in disk.names():
-            raise BadCertificate("ca.crt is there without ca.key: put it back, or remove both to start with a new one")
+            raise BadCertificate("ca.crt exists without ca.key: restore ca.key, or remove both to create a new CA")
         key = ensure_key(disk, "ca.key")
         if found.public_key() != key.public_key():
             raise BadCertificate(

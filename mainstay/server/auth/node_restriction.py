@@ -52,7 +52,7 @@ async def require_own(store: Store, node: str, request: Request, target: Request
         case "nodes" | "leases" | "csinodes" if target.verb is Verb.CREATE:
             body = decode_body(request.headers.get("content-type"), request.body, target.kind, validation="Ignore")
             if (body.object.get("metadata") or {}).get("name") != node:
-                raise _forbidden(target, node, "can only make one that has its own name")
+                raise _forbidden(target, node, "can only create one with its own name")
         case _:
             pass
 

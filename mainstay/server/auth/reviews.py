@@ -30,7 +30,7 @@ def answer(kind: Kind, review: Object, user: User, authenticator: Authenticator,
             found = authenticator.review(spec["token"], spec.get("audiences") or ())
             return {**result, "spec": spec, "status": _token_status(found)}
         case _:
-            raise bad_request(f"{kind.kind} cannot be asked")
+            raise bad_request(f"{kind.kind} is not supported")
 
 
 def _allowed(user: User, spec: dict[str, Any]) -> bool:

@@ -215,7 +215,7 @@ class Collector:
         Raises `StatusError`: 400 for what is none, 429 if there is no room just now, or the disk does not take it.
         """
         if self._keeper.is_full:
-            raise self._busy("the journal does not keep up with the decisions that come in")
+            raise self._busy("the journal cannot keep up with incoming decisions")
         count = self._collected(content, node)
         try:
             async with tasks.timeout(SETTLED_WITHIN):
@@ -246,7 +246,7 @@ class Collector:
         # Not a 503: by that a client knows a server that is unable to do anything, and leaves it alone. A component
         # that decides must not stop to act because the journal is busy.
         self._counts.dropped("busy")
-        return StatusError(429, StatusReason.TOO_MANY_REQUESTS, f"{why}: send them again later", retry_after_s=1)
+        return StatusError(429, StatusReason.TOO_MANY_REQUESTS, f"{why}; retry later", retry_after_s=1)
 
     def _taken_as_it_came(self, content: bytes, node: str) -> int:
         """Take a batch of decisions that are all to be kept in full by the default rules, as their component has said.

@@ -73,7 +73,7 @@ class DecisionCounts:
         yield kept
         dropped = CounterMetricFamily(
             "decision_records_dropped_total",
-            "Records of decisions that were not kept, or not whole: by a rule, for want of room.",
+            "Decision records that were dropped or shortened, by reason.",
             labels=("why",),
         )
         counted = self._dropped | {why: read() for why, read in self._elsewhere.items()}

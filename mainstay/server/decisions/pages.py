@@ -73,7 +73,7 @@ class JournalPages:
         try:
             content = wire.plain(request.body, request.headers.get("content-type") or "", BATCH_BYTES_MAX)
         except wire.BadPage as error:
-            raise bad_request(f"records cannot be taken from this: {error}") from None
+            raise bad_request(f"invalid decision records: {error}") from None
         count = await journal.collector.collect(content, node=node)
         return Response(200, b'{"records":%d}' % count, headers=(_NO_CACHE,))
 
@@ -138,14 +138,14 @@ def _require_bounded(values: Iterable[bytes | None]) -> None:
 def _values(query: list[tuple[str, str]], name: str) -> list[str]:
     unknown = [each for each, _ in query if each != name]
     if unknown:
-        raise wire.BadPage(f"nothing is known of {unknown[0]!r}")
+        raise wire.BadPage(f"unknown parameter {unknown[0]!r}")
     return [value for _, value in query]
 
 
 def _one(query: list[tuple[str, str]], name: str) -> str:
     values = _values(query, name)
     if len(values) != 1:
-        raise wire.BadPage(f"{name} should be said once")
+        raise wire.BadPage(f"{name} must be given exactly once")
     return values[0]
 
 

@@ -54,7 +54,7 @@ def find_address(node: Object) -> AgentAddress:
     host = next((by_type[each] for each in _ADDRESS_TYPES if by_type.get(each)), "")
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
     if not host or not port:
-        raise _unavailable(f'node "{name}" does not say where its agent listens: it has never run, or only pretends')
+        raise _unavailable(f'node "{name}" has no agent address: its agent has never run, or only pretends')
     return AgentAddress(name, host, port, (metadata.get("annotations") or {}).get(AGENT_CERTIFICATE) or "")
 
 
@@ -97,17 +97,19 @@ class Connector:
     async def _connect(self, agent: AgentAddress) -> Exchange:
         tls = self.tls if agent.digest else None
         if agent.digest and tls is None:
-            raise _unavailable(f'the agent of node "{agent.node}" speaks TLS, and this server has nothing to show it')
+            raise _unavailable(
+                f'the agent of node "{agent.node}" requires a client certificate, and this server has none'
+            )
         if not agent.digest and not self._is_plain_allowed:
-            text = f'node "{agent.node}" does not say which certificate its agent has (annotation {AGENT_CERTIFICATE})'
-            raise _unavailable(f"{text}, so it cannot be known, and is not asked")
+            text = f'node "{agent.node}" has no certificate of its agent (annotation {AGENT_CERTIFICATE})'
+            raise _unavailable(f"{text}, so the agent cannot be verified")
         try:
             return await connect(Exchange, agent.host, agent.port, CONNECTED_WITHIN, tls=tls, digest=agent.digest)
         except WrongCertificate as wrong:
             raise _unavailable(
                 f'the server at {agent} is not the agent of node "{agent.node}": its certificate is'
-                f" {wrong.shown}, and the Node says {agent.digest}. Nothing was sent. An agent that was just started"
-                " writes its certificate into its Node in a moment"
+                f" {wrong.shown}, and that of the Node is {agent.digest}. Nothing was sent. An agent that has just"
+                " started writes its certificate into its Node soon; retry later"
             ) from None
         except TimeoutError:
             why = f"no connection within {CONNECTED_WITHIN.total_seconds():g} s"

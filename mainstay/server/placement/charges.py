@@ -176,7 +176,7 @@ class _LedgerChange(Protocol):
 
 
 def _too_many_ghosts(charge: Charge) -> StatusError:
-    text = f"{GHOSTS_MAX} pods were removed by force from node {charge.node} and its agent has not said that they ended"
+    text = f"{GHOSTS_MAX} force-deleted pods of node {charge.node} are not confirmed as terminated by its agent"
     text += "; wait for the agent, or delete the Node if the machine is gone"
     causes = [{"reason": "TooManyGhosts", "message": text}]
     name = charge.pod.partition("/")[2]

@@ -79,7 +79,9 @@ def _require_in_time(new: Object, old: Object | None, now: datetime) -> None:
         problem = f"must be in the future: it is {format_time(now)}"
     elif (held.expires_at - now - LONGEST).total_seconds() > _SLACK_S:
         most = format_time(now + LONGEST)
-        problem = f"a Hold lasts at most {LONGEST.days} days, until {most}; hold it again if that was not enough"
+        problem = (
+            f"a Hold lasts at most {LONGEST.days} days, until {most}; create another Hold later if that is not enough"
+        )
     if problem:
         cause: StatusCause = invalid_value("spec.expiresAt", held.until, problem)
         raise invalid(HOLDS.kind, HOLDS.group, held.name, [cause])

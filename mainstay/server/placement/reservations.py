@@ -106,7 +106,7 @@ def letting_go(reservation: Object) -> SharedWrite:
         except LedgerMismatch as problem:
             # Another write has just given it back, and then the reservation is not what it was: the commit will see to
             # that. Or it was never there: then a reservation that cannot end would only make things worse.
-            _logger.info("the room of %s is not held: %s", charge.pod, problem)
+            _logger.info("resources for reservation %s are not held: %s", charge.pod, problem)
             return ()
 
     return SharedWrite(key, change)
@@ -186,7 +186,7 @@ class Expiry:
                         for change in batch.changes:
                             self._take(change.key, change.entry)
             except StoreError as error:
-                _logger.warning("cannot follow reservations; reading them again in %s: %s", RETRY_AFTER, error)
+                _logger.warning("cannot watch reservations; relisting in %s: %s", RETRY_AFTER, error)
             await tasks.sleep(RETRY_AFTER)
 
     def _take(self, key: str, entry: Entry | None) -> None:
@@ -206,7 +206,7 @@ class Expiry:
                 try:
                     await self.expire(key)
                 except (StoreError, StatusError) as error:
-                    _logger.warning("reservation %s could not be ended, next try in %s: %s", key, RETRY_AFTER, error)
+                    _logger.warning("cannot end reservation %s; retrying in %s: %s", key, RETRY_AFTER, error)
             # What was ended is told by the watch; if it is not, it is tried again.
             wait = RETRY_AFTER if over else min((*self._due.values(), now + LOOK_AGAIN_AFTER)) - now
             with contextlib.suppress(TimeoutError):

@@ -62,7 +62,7 @@ class QuotaStatuses:
                     async for batch in watch:
                         self._add((change.key for change in batch.changes if change.entry is not None), copy)
             except StoreError as error:
-                _logger.warning("cannot follow quotas; reading them again in %s: %s", RETRY_AFTER, error)
+                _logger.warning("cannot watch quotas; relisting in %s: %s", RETRY_AFTER, error)
             await tasks.sleep(RETRY_AFTER)
 
     def _add(self, keys: Iterable[str], copy: _Copy) -> None:

@@ -88,7 +88,7 @@ def find_refusal(use: ZoneUse, zone: str, wanted: Mapping[str, int]) -> LedgerRe
         for resource in sorted(hard):
             asked, left = wanted.get(resource, 0), hard[resource] - use.used.get(resource, 0)
             if asked > 0 and asked > left:
-                amounts = f"wanted {shown(resource, asked)}, left {shown(resource, max(left, 0))}"
+                amounts = f"requested {shown(resource, asked)}, left {shown(resource, max(left, 0))}"
                 text = f"zone quota {name} does not leave enough in zone {zone}: {resource}: {amounts}"
                 return LedgerRefusal(BindingCause.QUOTA_EXCEEDED, f"{text} of {shown(resource, hard[resource])}")
     return None

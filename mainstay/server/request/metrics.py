@@ -126,7 +126,7 @@ class Metrics(Collector):
             totals.add_metric((*labels, str(code)), count)
         yield totals
         durations = HistogramMetricFamily(
-            "apiserver_request_duration_seconds", "How long requests took, without streams.", labels=_REQUEST_LABELS
+            "apiserver_request_duration_seconds", "Duration of requests, without streams.", labels=_REQUEST_LABELS
         )
         for labels, measured in self._durations.items():
             durations.add_metric(labels, measured.buckets(), measured.sum_s)

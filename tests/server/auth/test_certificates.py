@@ -166,7 +166,7 @@ def test_a_new_authority_signs_everything_again(disk: SystemDisk):
 @pytest.mark.parametrize(
     ("spoilt", "why"),
     [
-        ({"ca.key": None}, "ca.crt is there without ca.key"),
+        ({"ca.key": None}, "ca.crt exists without ca.key"),
         ({"ca.key": "server.key"}, "ca.key is not the key of ca.crt"),
         ({"ca.crt": "ca.key"}, "ca.crt is not a certificate"),
         ({"server.key": "ca.crt"}, "server.key is not a key"),

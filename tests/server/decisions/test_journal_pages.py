@@ -151,8 +151,8 @@ async def test_a_server_that_cannot_be_reached_is_told_apart_from_one_that_refus
         ("changes?after=x", "must be an integer"),
         ("changes?uid=x", "does not support the parameter 'uid'"),
         ("state?at=pods", "KIND@REVISION"),
-        ("state?kind=pods", "nothing is known of 'kind'"),
-        ("decision", "id should be said once"),
+        ("state?kind=pods", "unknown parameter 'kind'"),
+        ("decision", "id must be given exactly once"),
         ("memory?digest=xyz", "is not a digest"),
     ],
 )

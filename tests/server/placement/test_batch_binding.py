@@ -66,7 +66,7 @@ async def test_each_binding_is_accepted_or_refused_on_its_own_and_in_its_place(s
             "BadRequest",
         ]
         assert [each.get("code") for each in answer.body["items"]] == [409, None, 409, 404, 409, 409, 409, 409, 400]
-        assert "cpu: wanted 1, free 0" in answer.body["items"][2]["message"]
+        assert "cpu: requested 1, free 0" in answer.body["items"][2]["message"]
         version = (await client.get(f"{PODS}/p1"))["metadata"]["resourceVersion"]
         assert answer.body["items"][1] == {"status": "Bound", "revision": int(version)}
         assert require_ledgers(await history_of(store)) == 2

@@ -62,7 +62,7 @@ async def test_a_pod_is_bound_if_its_node_has_room_and_is_told_what_is_missing_i
 
         assert cause(refused) == (409, "CapacityChanged")
         assert (
-            "node n1 cannot take the pod, it has not enough room: cpu: wanted 600m, free 500m"
+            "node n1 cannot take the pod, insufficient resources: cpu: requested 600m, free 500m"
             in refused.body["message"]
         )
         bound = await client.get(f"{PODS}/a")

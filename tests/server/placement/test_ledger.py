@@ -130,22 +130,28 @@ def test_accepted_bindings_never_take_more_than_there_is(pods: list[Charge], has
     ("ledger", "charge", "asked", "cause", "words"),
     [
         (a_ledger(), a_charge("a", 4000), ASKED, None, ""),
-        (a_ledger(), a_charge("a", 4001), ASKED, "CapacityChanged", "cpu: wanted 4001m, free 4"),
-        (a_ledger(), a_charge("a", 1, gpu=1), ASKED, "CapacityChanged", "gpu: wanted 1, free 0"),
-        (a_ledger(pods=0), a_charge("a", 1), ASKED, "CapacityChanged", "pods: wanted 1, free 0"),
+        (a_ledger(), a_charge("a", 4001), ASKED, "CapacityChanged", "cpu: requested 4001m, free 4"),
+        (a_ledger(), a_charge("a", 1, gpu=1), ASKED, "CapacityChanged", "gpu: requested 1, free 0"),
+        (a_ledger(pods=0), a_charge("a", 1), ASKED, "CapacityChanged", "pods: requested 1, free 0"),
         # A node that has shrunk takes nothing more of what it has too little of, but the rest.
-        (a_ledger(used={"cpu": 5000}), a_charge("a", 1), ASKED, "CapacityChanged", "cpu: wanted 1m, free 0"),
+        (a_ledger(used={"cpu": 5000}), a_charge("a", 1), ASKED, "CapacityChanged", "cpu: requested 1m, free 0"),
         (a_ledger(used={"memory": 5}), a_charge("a", 1), ASKED, None, ""),
-        (held(a_ledger(), {"cpu": 3500}), a_charge("a"), ASKED, "ReservationHeld", "cpu: wanted 1, free 500m"),
-        (a_ledger(promised={"cpu": 3500}), a_charge("a"), ASKED, "CapacityChanged", "cpu: wanted 1, free 500m"),
+        (held(a_ledger(), {"cpu": 3500}), a_charge("a"), ASKED, "ReservationHeld", "cpu: requested 1, free 500m"),
+        (a_ledger(promised={"cpu": 3500}), a_charge("a"), ASKED, "CapacityChanged", "cpu: requested 1, free 500m"),
         (a_ledger(is_accepting=False), a_charge("a"), ASKED, "NodeNotAccepting", "unschedulable"),
         (a_ledger(is_accepting=False), a_charge("a"), BindOptions(bears_cordon=True), None, ""),
         (EMPTY, a_charge("a", 10**9), ASKED, None, ""),
-        (EMPTY, a_charge("a"), BindOptions(needs_node=True), "NodeGone", "there is no node n1"),
+        (EMPTY, a_charge("a"), BindOptions(needs_node=True), "NodeGone", "node n1 not found"),
         (a_ledger(ports={PORT: 1}), a_charge("a", 1, "TCP/80/10.0.0.1"), ASKED, "PortTaken", "TCP/80/10.0.0.1"),
         (a_ledger(held_ports={PORT: 1}), a_charge("a", 1, PORT), ASKED, "PortTaken", "TCP/80/0.0.0.0"),
         (a_ledger(ports={"TCP/80/10.0.0.2": 1}), a_charge("a", 1, "TCP/80/10.0.0.1"), ASKED, None, ""),
-        (a_ledger(), a_charge("a"), BindOptions(observed=6, is_strict=True), "Stale", "has changed at revision 7"),
+        (
+            a_ledger(),
+            a_charge("a"),
+            BindOptions(observed=6, is_strict=True),
+            "Stale",
+            "node n1 changed at revision 7, after the observed revision 6",
+        ),
         (a_ledger(), a_charge("a"), BindOptions(observed=7, is_strict=True), None, ""),
         (a_ledger(), a_charge("a"), BindOptions(observed=6), None, ""),
     ],
@@ -164,8 +170,8 @@ def test_a_refusal_names_everything_that_is_short():
 
     assert refusal == LedgerRefusal(
         BindingCause.CAPACITY_CHANGED,
-        "node n1 cannot take the pod, it has not enough room: "
-        "cpu: wanted 5, free 4; memory: wanted 1Gi, free 0; pods: wanted 1, free 0",
+        "node n1 cannot take the pod, insufficient resources: "
+        "cpu: requested 5, free 4; memory: requested 1Gi, free 0; pods: requested 1, free 0",
     )
 
 

@@ -102,7 +102,7 @@ async def test_what_is_not_there_cannot_be_held(sim):
         await client.create(RESERVATIONS, a_reservation("b", resources={"cpu": "1500m"}))
         answer = await client.ask("POST", RESERVATIONS, a_reservation("c"))
         assert (answer.status, answer.body["details"]["causes"][0]["reason"]) == (409, "CapacityChanged")
-        assert "cpu: wanted 1, free 500m" in answer.body["message"]
+        assert "cpu: requested 1, free 500m" in answer.body["message"]
 
         await client.patch(f"{NODES}/n1", {"spec": {"unschedulable": True}})
         small = a_reservation("d", resources={"cpu": "1m"})

@@ -33,7 +33,7 @@ def test_a_refusal_names_the_quota_the_zone_and_what_is_left():
 
     assert refusal is not None
     assert refusal.cause == "QuotaExceeded"
-    assert refusal.message == "zone quota small does not leave enough in zone a: cpu: wanted 1, left 500m of 2"
+    assert refusal.message == "zone quota small does not leave enough in zone a: cpu: requested 1, left 500m of 2"
     assert find_refusal(use, "a", {"cpu": 500}) is None
     assert find_refusal(use, "a", {"memory": 1}) is None
 

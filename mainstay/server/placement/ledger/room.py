@@ -42,18 +42,18 @@ def find_refusal(ledger: Ledger, revision: int, charge: Charge, asked: BindOptio
     """
     node = charge.node
     if asked.is_strict and asked.observed is not None and revision > asked.observed:
-        text = f"node {node} has changed at revision {revision}, after {asked.observed}, which was observed"
+        text = f"node {node} changed at revision {revision}, after the observed revision {asked.observed}"
         return LedgerRefusal(BindingCause.STALE, text)
     if not ledger.node_uid:
         # As in Kubernetes, where a binding to a node that is not there is accepted. The agent has the last word.
-        return LedgerRefusal(BindingCause.NODE_GONE, f"there is no node {node}") if asked.needs_node else None
+        return LedgerRefusal(BindingCause.NODE_GONE, f"node {node} not found") if asked.needs_node else None
     if not ledger.is_accepting and not asked.bears_cordon:
         return LedgerRefusal(BindingCause.NODE_NOT_ACCEPTING, f"node {node} is unschedulable")
     short = shortages(ledger, charge.amounts)
     if short:
         cause, why = _find_cause(ledger, charge)
         listed = "; ".join(
-            f"{resource}: wanted {shown(resource, wanted)}, free {shown(resource, max(free, 0))}"
+            f"{resource}: requested {shown(resource, wanted)}, free {shown(resource, max(free, 0))}"
             for resource, (wanted, free) in sorted(short.items())
         )
         return LedgerRefusal(cause, f"node {node} cannot take the pod, {why}: {listed}")
@@ -61,7 +61,7 @@ def find_refusal(ledger: Ledger, revision: int, charge: Charge, asked: BindOptio
     if taken is not None:
         wanted_port, by = taken
         cause = BindingCause.HELD_BY_GHOSTS if _is_only_by_ghosts(ledger, charge) else BindingCause.PORT_TAKEN
-        return LedgerRefusal(cause, f"node {node} has its port {wanted_port} taken already (by {by})")
+        return LedgerRefusal(cause, f"port {wanted_port} of node {node} is already in use (by {by})")
     return None
 
 
@@ -84,10 +84,10 @@ def shortages(
 def _find_cause(ledger: Ledger, charge: Charge) -> tuple[BindingCause, str]:
     """Why there is too little. Ghosts come first: only the server knows of them."""
     if ledger.ghosts and not shortages(ledger, charge.amounts, counts_ghosts=False):
-        return BindingCause.HELD_BY_GHOSTS, "the rest of its room is still held by pods that were removed by force"
+        return BindingCause.HELD_BY_GHOSTS, "force-deleted pods hold the rest of its resources"
     if not shortages(ledger, charge.amounts, counts_held=False):
-        return BindingCause.RESERVATION_HELD, "the rest of what it has is reserved"
-    return BindingCause.CAPACITY_CHANGED, "it has not enough room"
+        return BindingCause.RESERVATION_HELD, "the rest of its resources is reserved"
+    return BindingCause.CAPACITY_CHANGED, "insufficient resources"
 
 
 def _is_only_by_ghosts(ledger: Ledger, charge: Charge) -> bool:
