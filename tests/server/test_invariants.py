@@ -327,6 +327,29 @@ async def test_a_feed_that_is_told_of_the_same_revision_twice_stops(monkeypatch:
         await feed._follow()
 
 
+async def test_a_feed_that_stops_lets_its_watches_go_and_takes_no_more(sim: Simulation, apis: list[Api]):
+    async with a_server(sim) as client:
+        failures = collect_failures()
+        made = await client.create(CONFIGMAPS, a_configmap("one"))
+        path = f"{CONFIGMAPS}?watch=1&resourceVersion={made['metadata']['resourceVersion']}"
+        async with client.watch(path) as events:
+            waiting = tasks.begin(apis[0].feed.reach(1000), name="wait")
+            apis[0].feed.window("core/configmaps/").complete_after = 1000
+            apis[0].feed.window("core/configmaps/").changes.clear()
+            await client.create(CONFIGMAPS, a_configmap("two"))
+
+            error = await events.next()
+            assert (error["type"], error["object"]["code"]) == ("ERROR", 410)
+        with pytest.raises(BrokenInvariant, match="the revisions of a feed strictly grow"):
+            await waiting
+        for again in (path, f"{CONFIGMAPS}?watch=1"):
+            async with client.watch(again) as events:
+                with pytest.raises(aiohttp.ClientPayloadError):
+                    await events.next()
+        assert {type(each) for each in failures} == {BrokenInvariant}
+        await require_unready(client, "the revisions of a feed strictly grow")
+
+
 async def test_a_watch_of_a_window_that_is_ahead_of_its_feed_is_cut_off(sim: Simulation, apis: list[Api]):
     async with a_server(sim) as client:
         collect_failures()

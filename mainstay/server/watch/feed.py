@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from mainstay.api.kind import Kind
 from mainstay.env import tasks
-from mainstay.env.invariants import Sample, broken
+from mainstay.env.invariants import BrokenInvariant, Sample, broken
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.watch.heartbeats import is_heartbeat
 from mainstay.store.errors import Compacted, StoreUnavailable
@@ -230,6 +230,8 @@ class Feed:
         self._internal_listeners: list[Callable[[KeyChange], None]] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._following: asyncio.Task[None] | None = None
+        self._bug: BrokenInvariant | None = None
+        """Why nothing is passed on any more."""
 
     @classmethod
     async def start(cls, store: Store) -> "Feed":
@@ -253,7 +255,9 @@ class Feed:
         self._internal_listeners.append(hear)
 
     async def reach(self, revision: int) -> None:
-        """Wait until everything up to a revision has been passed on."""
+        """Wait until everything up to a revision has been passed on. Raises `BrokenInvariant` if no more will be."""
+        if self._bug is not None:
+            raise self._bug
         if self.revision < revision:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((revision, waiter))
@@ -279,6 +283,19 @@ class Feed:
             except StoreUnavailable as error:
                 _logger.warning("cannot watch the store; retrying: %s", error)
                 await tasks.sleep(RETRY_AFTER)
+            except BrokenInvariant as error:
+                self._end(error)
+                raise
+
+    def _end(self, bug: BrokenInvariant) -> None:
+        """Let all watches go: here they would wait for ever, and hear that nothing happens."""
+        self._bug = bug
+        for window in self._windows.values():
+            window.lose(self.revision)
+        for _, waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_exception(bug)
+        self._waiting = []
 
     async def _reset(self) -> None:
         try:

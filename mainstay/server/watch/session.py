@@ -180,6 +180,7 @@ class _Session:
 
     async def _follow(self, stream: Outgoing, start: int) -> None:
         window = self._feed.window(build_prefix(self._selection.kind))
+        await self._feed.reach(self._feed.revision)  # Where it is already; but it may have ended.
         if await self._is_future_revision(start):
             # To wait until the store gets there would be to say nothing for hours, and then to leave out what has
             # happened until then.
