@@ -190,7 +190,7 @@ INNER_DOORS: Final = {
     # What must hold in every run, whatever goes wrong in it: one checker for each promise.
     "sim/checkers": "always quiescence run_checkers",
     # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.
-    "sim/cluster": "cluster differences final_state requests server_proxy store_proxy watch_lines",
+    "sim/cluster": "cluster differences expected_state final_state requests server_proxy store_proxy watch_lines",
     # What can go wrong in a simulated cluster: one file for each fault.
     "sim/faults": "odds old_state table",
     # What code that is not ours finds during a run: time, chance, sockets and order, all from the seed.

@@ -7,20 +7,18 @@ node that is lost has been moved. All this from the store and the machines, and 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mainstay.agent.runner import Exited
 from mainstay.api import pod_state
 from mainstay.api.annotations import is_at_most_one
 from mainstay.api.kind import Object
 from mainstay.api.node_health import HEALTH
+from mainstay.scenarios._swarm import SwarmStage
 from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
 from mainstay.server.placement.ledger.recount import find_drift
 from mainstay.sim.checkers import observed_generations, orphans, quotas
 from mainstay.sim.checkers.decoded import decode_commit
-
-if TYPE_CHECKING:
-    from mainstay.scenarios._worlds import WorldStage
 
 _SETS: Final = "apps/replicasets/"
 _APPS: Final = "apps/deployments/"
@@ -33,7 +31,7 @@ Missing = tuple[str, str]
 """Whose promise it is, and what is not as promised."""
 
 
-async def find_deviations(stage: "WorldStage") -> Missing | None:
+async def find_deviations(stage: SwarmStage) -> Missing | None:
     """The first thing that is not as it should be; None if all is."""
     world = stage.world
     nodes = {_name(node): node for node in await _all(stage, "core/nodes/")}
@@ -64,7 +62,7 @@ async def find_deviations(stage: "WorldStage") -> Missing | None:
     return None
 
 
-async def _all(stage: "WorldStage", prefix: str) -> list[Object]:
+async def _all(stage: SwarmStage, prefix: str) -> list[Object]:
     return [decode_commit(entry.value) for entry in (await stage.world.store.range(prefix)).entries]
 
 
@@ -105,7 +103,7 @@ def _about_singles(pods: Sequence[Object], wanted: Iterable[str]) -> str:
     return next((f"{name} does not exist" for name in wanted if name not in there), "")
 
 
-def _about_machines(stage: "WorldStage", pods: Sequence[Object], live: Sequence[str]) -> str:
+def _about_machines(stage: SwarmStage, pods: Sequence[Object], live: Sequence[str]) -> str:
     running = sorted(
         (name, uid)
         for name in live
@@ -178,7 +176,7 @@ def _about_namespaces(namespaces: Sequence[Object]) -> str:
     )
 
 
-async def _about_books(stage: "WorldStage", live: Sequence[str]) -> str:
+async def _about_books(stage: SwarmStage, live: Sequence[str]) -> str:
     store = stage.world.store
     for name in stage.world.machines:
         drift, _, _ = await find_drift(store, name)

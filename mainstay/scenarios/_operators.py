@@ -7,7 +7,7 @@ change. `put_in_order` undoes what would keep pods from running.
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mainstay.api import pod_state
 from mainstay.api.holds import HoldScope
@@ -18,10 +18,8 @@ from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from mainstay.scenarios._holds import hold
 from mainstay.scenarios._stages import NAMESPACE
-from mainstay.scenarios._users import APPS, HIGH, UserAction
-
-if TYPE_CHECKING:
-    from mainstay.scenarios._worlds import WorldStage
+from mainstay.scenarios._swarm import SwarmStage, UserAction
+from mainstay.scenarios._users import APPS, HIGH
 
 CPUS: Final = ("4", "2", "1", "6")
 """What a machine may have. The first is what each has in the beginning and in the end."""
@@ -35,17 +33,17 @@ QUOTA: Final = "limit"
 _HELD: Final = ("replicaset", "deployment", "scheduler")
 
 
-def _some_node(stage: "WorldStage") -> str:
+def _some_node(stage: SwarmStage) -> str:
     nodes = sorted(stage.world.machines)
     return nodes[stage.choose("which node", len(nodes))]
 
 
-async def cordon(stage: "WorldStage", client: Client) -> None:
+async def cordon(stage: SwarmStage, client: Client) -> None:
     is_cordoned = bool(stage.choose("cordoned", 2))
     await client.patch(NODES, _some_node(stage), "", {"spec": {"unschedulable": is_cordoned}})
 
 
-async def close_all(stage: "WorldStage", client: Client) -> None:
+async def close_all(stage: SwarmStage, client: Client) -> None:
     """For a while no node takes pods, or all do again."""
     is_closed = bool(stage.choose("closed", 2))
     for name in sorted(stage.world.machines):
@@ -53,7 +51,7 @@ async def close_all(stage: "WorldStage", client: Client) -> None:
             await client.patch(NODES, name, "", {"spec": {"unschedulable": is_closed or None}})
 
 
-async def drain(stage: "WorldStage", client: Client) -> None:
+async def drain(stage: SwarmStage, client: Client) -> None:
     """Cordon a node, and ask each pod on it to go. What a budget does not allow stays."""
     node = _some_node(stage)
     await client.patch(NODES, node, "", {"spec": {"unschedulable": True}})
@@ -63,7 +61,7 @@ async def drain(stage: "WorldStage", client: Client) -> None:
                 await evict(client, pod["metadata"]["name"])
 
 
-async def evict_some(stage: "WorldStage", client: Client) -> None:
+async def evict_some(stage: SwarmStage, client: Client) -> None:
     """Until a budget says no."""
     pods = [pod for pod in (await client.list(PODS, NAMESPACE)).items if pod_state.is_ready(pod)]
     first = stage.choose("evict which", max(1, len(pods)))
@@ -77,7 +75,7 @@ async def evict(client: Client, name: str) -> None:
     await client.create(PODS, eviction, NAMESPACE, subresource="eviction")
 
 
-async def taint(stage: "WorldStage", client: Client) -> None:
+async def taint(stage: SwarmStage, client: Client) -> None:
     await _set_taint(client, _some_node(stage), KEPT, is_on=bool(stage.choose("tainted", 2)))
 
 
@@ -91,26 +89,26 @@ async def _set_taint(client: Client, name: str, taint: Mapping[str, str], *, is_
         await client.replace(NODES, {**node, "spec": {**spec, "taints": taints}})
 
 
-async def relabel(stage: "WorldStage", client: Client) -> None:
+async def relabel(stage: SwarmStage, client: Client) -> None:
     labels = {"tier": ("front", "back")[stage.choose("tier", 2)]}
     await client.patch(NODES, _some_node(stage), "", {"metadata": {"labels": labels}})
 
 
-async def resize(stage: "WorldStage", client: Client) -> None:
+async def resize(stage: SwarmStage, client: Client) -> None:
     """A machine is stopped, and comes back with another size. What runs there starts again."""
     _resize(stage, _some_node(stage), CPUS[stage.choose("size", len(CPUS))])
 
 
-def _resize(stage: "WorldStage", name: str, cpus: str) -> None:
+def _resize(stage: SwarmStage, name: str, cpus: str) -> None:
     stage.sizes[name]["cpu"] = cpus
     power_off(stage, name, AWAY[0])
 
 
-async def switch_off(stage: "WorldStage", client: Client) -> None:
+async def switch_off(stage: SwarmStage, client: Client) -> None:
     power_off(stage, _some_node(stage), AWAY[stage.choose("off for", len(AWAY))])
 
 
-def power_off(stage: "WorldStage", name: str, duration: timedelta) -> None:
+def power_off(stage: SwarmStage, name: str, duration: timedelta) -> None:
     """Without notice, as when a cable is pulled."""
     world = stage.world
     world.faults.note(f"{name} is without power for {duration}")
@@ -119,7 +117,7 @@ def power_off(stage: "WorldStage", name: str, duration: timedelta) -> None:
     world.after(duration, lambda: stage.come_back(name))
 
 
-async def forget_node(stage: "WorldStage", client: Client) -> None:
+async def forget_node(stage: SwarmStage, client: Client) -> None:
     """A machine is switched off, and its Node deleted. If it comes back, it registers again. Should it be back before
     the Node can be deleted, that stays: a machine that is running does not register again."""
     name = _some_node(stage)
@@ -129,19 +127,19 @@ async def forget_node(stage: "WorldStage", client: Client) -> None:
         await client.delete(NODES, name, resource_version=node["metadata"]["resourceVersion"])
 
 
-async def set_quota(stage: "WorldStage", client: Client) -> None:
+async def set_quota(stage: SwarmStage, client: Client) -> None:
     hard = {"pods": PODS_MAX[stage.choose("pods max", len(PODS_MAX))]}
     spec = {"hard": {**hard, "requests.cpu": "8"} if stage.choose("cpu too", 2) else hard}
     await _ensure(client, RESOURCE_QUOTAS, QUOTA, {"spec": spec}, NAMESPACE)
 
 
-async def set_zone_quota(stage: "WorldStage", client: Client) -> None:
+async def set_zone_quota(stage: SwarmStage, client: Client) -> None:
     zone = "abc"[stage.choose("which zone", 3)]
     spec = {"zone": zone, "hard": {"requests.cpu": ("8", "1")[stage.choose("zone cpu", 2)]}}
     await _ensure(client, ZONE_QUOTAS, f"{QUOTA}-{zone}", {"spec": spec}, NAMESPACE)
 
 
-async def set_policies(stage: "WorldStage", client: Client) -> None:
+async def set_policies(stage: SwarmStage, client: Client) -> None:
     """Another worth of a priority, or other rules for what is recorded."""
     if stage.choose("which policy", 2):
         rules = [{"name": "quiet", "when": {"noops": True}, "keep": ("full", "nothing")[stage.choose("keep", 2)]}]
@@ -153,7 +151,7 @@ async def set_policies(stage: "WorldStage", client: Client) -> None:
     await client.create(PRIORITY_CLASSES, {"metadata": {"name": HIGH}, "value": 1000 + stage.choose("value", 3)})
 
 
-async def hold_something(stage: "WorldStage", client: Client) -> None:
+async def hold_something(stage: SwarmStage, client: Client) -> None:
     """Break glass, for some seconds."""
     length = HELD_FOR[stage.choose("held for", len(HELD_FOR))]
     match stage.choose("hold what", 3):
@@ -175,7 +173,7 @@ async def _ensure(client: Client, kind: KindName, name: str, body: dict[str, obj
         await client.patch(kind, name, namespace, body)
 
 
-async def open_all(stage: "WorldStage", client: Client) -> None:
+async def open_all(stage: SwarmStage, client: Client) -> None:
     """Let nothing stand in the way of pods any more."""
     for name, size in stage.sizes.items():
         if size["cpu"] != CPUS[0] and name not in stage.world.lost:

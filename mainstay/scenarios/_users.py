@@ -1,17 +1,12 @@
-"""What users do to a cluster, as a small set of named deeds, and how much of it there is in a run.
-
-Which deeds there are, how often users do one and how much of it are *swarm options*: drawn from the seed before
-anything begins, and said with the verdict. A few deeds that meet each other find more than all of them at once. Choice
-0 is always the simplest: the deed is off, the pace is slow, sizes are small.
+"""What users do to a cluster, as a small set of named deeds (_swarm.py).
 
 Names are few, so they come again. What operators do to nodes is in _operators.py.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mainstay.api.annotations import AT_MOST_ONE
 from mainstay.api.kind import Object, Propagation
@@ -24,12 +19,8 @@ from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, NotFound
 from mainstay.env import tasks
 from mainstay.scenarios._stages import NAMESPACE
+from mainstay.scenarios._swarm import SwarmStage
 
-if TYPE_CHECKING:
-    from mainstay.scenarios._worlds import WorldStage
-
-TEMPOS: Final = tuple(timedelta(seconds=seconds) for seconds in (6, 4, 2))
-REPLICAS_MAX: Final = (2, 3, 4)
 CPU: Final = ("100m", "250m", "500m")
 
 WELL: Final = ("work:1", "work:2", "work:3")
@@ -53,55 +44,6 @@ PATIENCE_S: Final = 5
 """How long pods stay on a node that was released."""
 _DAY: Final = timedelta(days=1)
 _A_LITTLE: Final = timedelta(seconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class UserAction:
-    """Something that a user may do, more often the greater its weight is."""
-
-    name: str
-    weight: int
-    do: "Callable[[WorldStage, Client], Awaitable[None]]"
-    """May raise `ApiError`: then that was it for this time."""
-
-
-@dataclass(frozen=True, slots=True)
-class SwarmOptions:
-    """How much of what there is in a run."""
-
-    deeds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of each user, those that are on."""
-    tempo: timedelta = TEMPOS[0]
-    replicas_max: int = REPLICAS_MAX[0]
-    has_priorities: bool = False
-    says_lost: bool = False
-    """Whether an operator says of a machine that is lost for good that it is off. Else its pods are never heard of."""
-
-    def list_actions(self, user: str, known: Sequence[UserAction]) -> list[UserAction]:
-        """Each as often as it weighs."""
-        return [each for each in known if each.name in self.deeds[user] for _ in range(each.weight)]
-
-    def __str__(self) -> str:
-        who = "; ".join(f"{user}: {', '.join(names)}" for user, names in self.deeds.items())
-        more = (", priorities" if self.has_priorities else "") + (
-            ", lost machines are reported" if self.says_lost else ""
-        )
-        return f"{who}; every {self.tempo.total_seconds():g} s, up to {self.replicas_max} replicas{more}"
-
-
-def draw_options(choose: Callable[[str, int], int], users: Mapping[str, Sequence[UserAction]]) -> SwarmOptions:
-    """Those of this run. The first deed of each user is always on: else there would be nothing to look at."""
-    deeds = {
-        user: tuple([each.name for number, each in enumerate(known) if number == 0 or choose(f"{each.name}/is-on", 2)])
-        for user, known in users.items()
-    }
-    return SwarmOptions(
-        deeds=deeds,
-        tempo=TEMPOS[choose("tempo", len(TEMPOS))],
-        replicas_max=REPLICAS_MAX[choose("replicas-max", len(REPLICAS_MAX))],
-        has_priorities=bool(choose("priorities", 2)),
-        says_lost=bool(choose("says-lost", 2)),
-    )
 
 
 # Objects.
@@ -139,46 +81,46 @@ def a_job(name: str, spec: Mapping[str, Any], parallelism: int) -> Object:
     return {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": wanted}
 
 
-def _some_spec(stage: "WorldStage", image: str = WELL[0]) -> dict[str, Any]:
+def _some_spec(stage: SwarmStage, image: str = WELL[0]) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if stage.options.has_priorities and stage.choose("priority", 2):
         more["priorityClassName"] = HIGH
     return a_pod_spec(image, CPU[stage.choose("cpu", len(CPU))], **more)
 
 
-def some_replicas(stage: "WorldStage") -> int:
+def some_replicas(stage: SwarmStage) -> int:
     return 1 + stage.choose("replicas", stage.options.replicas_max)
 
 
 # Deeds about workloads.
 
 
-async def submit_set(stage: "WorldStage", client: Client) -> None:
+async def submit_set(stage: SwarmStage, client: Client) -> None:
     name = SETS[stage.choose("which set", len(SETS))]
     with suppress(AlreadyExists):
         await client.create(REPLICASETS, a_workload(name, some_replicas(stage), _some_spec(stage)))
 
 
-async def submit_app(stage: "WorldStage", client: Client) -> None:
+async def submit_app(stage: SwarmStage, client: Client) -> None:
     name = APPS[stage.choose("which app", len(APPS))]
     with suppress(AlreadyExists):
         await client.create(DEPLOYMENTS, a_workload(name, some_replicas(stage), _some_spec(stage)))
 
 
-async def submit_job(stage: "WorldStage", client: Client) -> None:
+async def submit_job(stage: SwarmStage, client: Client) -> None:
     name = BATCHES[stage.choose("which job", len(BATCHES))]
     with suppress(AlreadyExists):
         await client.create(JOBS, a_job(name, _some_spec(stage, PASSING), 1 + stage.choose("parallelism", 2)))
 
 
-async def submit_task(stage: "WorldStage", client: Client) -> None:
+async def submit_task(stage: SwarmStage, client: Client) -> None:
     """A pod without a controller."""
     name = TASKS[stage.choose("which task", len(TASKS))]
     with suppress(AlreadyExists):
         await client.create(PODS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": _some_spec(stage)})
 
 
-async def submit_single(stage: "WorldStage", client: Client) -> None:
+async def submit_single(stage: SwarmStage, client: Client) -> None:
     """A pod of which never two may run. Its user creates it again when it is gone."""
     name = SINGLES[stage.choose("which single", len(SINGLES))]
     stage.singles[name] = None
@@ -191,29 +133,29 @@ async def ensure_singles(client: Client, names: Sequence[str]) -> None:
             await client.create(PODS, a_single(name, a_pod_spec()))
 
 
-async def scale_set(stage: "WorldStage", client: Client) -> None:
+async def scale_set(stage: SwarmStage, client: Client) -> None:
     name = SETS[stage.choose("which set", len(SETS))]
     await client.patch(REPLICASETS, name, NAMESPACE, {"spec": {"replicas": stage.choose("scale", 5)}})
 
 
-async def scale_app(stage: "WorldStage", client: Client) -> None:
+async def scale_app(stage: SwarmStage, client: Client) -> None:
     name = APPS[stage.choose("which app", len(APPS))]
     await client.patch(DEPLOYMENTS, name, NAMESPACE, {"spec": {"replicas": stage.choose("scale", 5)}})
 
 
-async def roll(stage: "WorldStage", client: Client) -> None:
+async def roll(stage: SwarmStage, client: Client) -> None:
     """To another image, which may be one that cannot work; sometimes on, or back, before that is done."""
     name = APPS[stage.choose("which app", len(APPS))]
     images = (*WELL, BROKEN)
     await client.patch(DEPLOYMENTS, name, NAMESPACE, with_image(images[stage.choose("image", len(images))]))
 
 
-async def roll_back(stage: "WorldStage", client: Client) -> None:
+async def roll_back(stage: SwarmStage, client: Client) -> None:
     name = APPS[stage.choose("which app", len(APPS))]
     await client.patch(DEPLOYMENTS, name, NAMESPACE, with_image(WELL[0]))
 
 
-async def delete_pod(stage: "WorldStage", client: Client) -> None:
+async def delete_pod(stage: SwarmStage, client: Client) -> None:
     """Any of those that are there."""
     pods = (await client.list(PODS, NAMESPACE)).items
     if pods:
@@ -221,7 +163,7 @@ async def delete_pod(stage: "WorldStage", client: Client) -> None:
         await client.delete(PODS, metadata["name"], NAMESPACE, uid=metadata["uid"])
 
 
-async def delete_workload(stage: "WorldStage", client: Client) -> None:
+async def delete_workload(stage: SwarmStage, client: Client) -> None:
     """In one of the three ways. One that is being deleted in one way is not told another."""
     kinds: tuple[tuple[KindName, Sequence[str]], ...] = ((DEPLOYMENTS, APPS), (REPLICASETS, SETS), (JOBS, BATCHES))
     kind, names = kinds[stage.choose("delete what", len(kinds))]
@@ -233,7 +175,7 @@ async def delete_workload(stage: "WorldStage", client: Client) -> None:
         await client.delete(kind, metadata["name"], NAMESPACE, uid=metadata["uid"], propagation=way)
 
 
-async def plan_ahead(stage: "WorldStage", client: Client) -> None:
+async def plan_ahead(stage: SwarmStage, client: Client) -> None:
     """Room is reserved for a workload that comes later, or never."""
     name = PLANS[stage.choose("which plan", len(PLANS))]
     with suppress(AlreadyExists):
@@ -255,13 +197,13 @@ async def plan_ahead(stage: "WorldStage", client: Client) -> None:
         await client.create(RESERVATIONS, {"metadata": metadata, "spec": spec})
 
 
-async def give_up_plan(stage: "WorldStage", client: Client) -> None:
+async def give_up_plan(stage: SwarmStage, client: Client) -> None:
     name = PLANS[stage.choose("which plan", len(PLANS))]
     with suppress(NotFound):
         await client.delete(DEPLOYMENTS, name, NAMESPACE, propagation=Propagation.BACKGROUND)
 
 
-async def come_and_go(stage: "WorldStage", client: Client) -> None:
+async def come_and_go(stage: SwarmStage, client: Client) -> None:
     """A namespace with something in it, which is then deleted, or one that is there is."""
     with suppress(AlreadyExists):
         await client.create(NAMESPACES, {"metadata": {"name": TEAM}})

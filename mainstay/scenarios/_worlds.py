@@ -27,20 +27,19 @@ from mainstay.client.errors import ApiError
 from mainstay.controllers.component import Controllers
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
-from mainstay.loop.controller import Controller
 from mainstay.loop.controller_loop import LoopSettings
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.lease import LeaseSettings
 from mainstay.scenarios._expected_state import WORLD, Missing, find_deviations
 from mainstay.scenarios._operators import CPUS
-from mainstay.scenarios._users import BROKEN, PASSING, SwarmOptions, UserAction, draw_options
+from mainstay.scenarios._swarm import SwarmStage, draw_options
+from mainstay.scenarios._users import BROKEN, PASSING
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.history import Event, FaultsHealed, RevisionCommitted
-from mainstay.sim.cluster.program_lifecycle import Main, ProgramStep
+from mainstay.sim.cluster.program_lifecycle import Main
 from mainstay.sim.cluster.world import World
-from mainstay.sim.run.scenario import Stage
 
 SERVERS: Final = ("server-1", "server-2")
 SCHEDULERS: Final = ("scheduler-1", "scheduler-2")
@@ -79,23 +78,13 @@ _FAILS: Final = Behaviour(timedelta(seconds=0.5), timedelta(seconds=0.5), timede
 _GOES_ON: Final = Behaviour(timedelta(seconds=0.5), timedelta(seconds=0.5))
 
 
-class WorldStage(Stage):
-    controllers: Sequence[Controller] = ()
+class WorldStage(SwarmStage):
     loops: Sequence[LoopSpec] = ()
-    observed: Sequence[str] = ()
-    """How the keys of those kinds begin in the store whose controllers say which generation they have observed."""
-    users: Mapping[str, Sequence[UserAction]] = MappingProxyType({})
-    """What each of them may do."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.schedulers: dict[str, Scheduler] = {}
         self.components: dict[str, Controllers] = {}
-        self.options = SwarmOptions()
-        self.sizes: dict[str, dict[str, str]] = {}
-        """What each machine has. Its agent sees a change when it is started the next time."""
-        self.singles: dict[str, None] = {}
-        """Pods of which there must be one, and never two."""
         self._begun = asyncio.Event()
         self._is_over = False
         self._news = asyncio.Event()
@@ -117,7 +106,7 @@ class WorldStage(Stage):
         for name in self.users:
             world.add_program(name, partial(self._use, name), is_spared=True)
 
-    # For subclasses, and deeds.
+    # For subclasses.
 
     async def prepare(self, client: Client) -> None:
         """What is there before users begin."""
@@ -125,16 +114,6 @@ class WorldStage(Stage):
     async def put_in_order(self, user: str, client: Client) -> None:
         """What a user does in the end: nothing stands in the way any more. Comes again if it raises `ApiError`, and
         when a pod that only a user looks after is gone."""
-
-    def choose(self, what: str, options: int) -> int:
-        """A choice of the users'."""
-        return self.world.sim.choices.choose(f"users/{what}", options)
-
-    def come_back(self, node: str) -> None:
-        """Start the agent of a node again, unless its machine is lost for good."""
-        program = self.world.programs[node]
-        if program.ended is ProgramStep.CRASHED and node not in self.world.lost:
-            program.start()
 
     # As a stage.
 

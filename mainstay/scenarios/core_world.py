@@ -19,7 +19,8 @@ from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.scenarios import _operators as operators
 from mainstay.scenarios import _users as users
 from mainstay.scenarios._stages import NAMESPACE
-from mainstay.scenarios._users import HIGH, SETS, UserAction, a_pod_spec, a_workload, ensure_singles
+from mainstay.scenarios._swarm import UserAction
+from mainstay.scenarios._users import HIGH, SETS, a_pod_spec, a_workload, ensure_singles
 from mainstay.scenarios._worlds import SILENCE, WITHIN, WorldStage
 from mainstay.sim.checkers import Checker
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites

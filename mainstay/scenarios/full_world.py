@@ -28,7 +28,8 @@ from mainstay.controllers.registry import CONTROLLERS, LOOPS
 from mainstay.scenarios import _operators as operators
 from mainstay.scenarios import _users as users
 from mainstay.scenarios._stages import NAMESPACE
-from mainstay.scenarios._users import APPS, HIGH, SETS, UserAction, a_pod_spec, a_workload
+from mainstay.scenarios._swarm import UserAction
+from mainstay.scenarios._users import APPS, HIGH, SETS, a_pod_spec, a_workload
 from mainstay.scenarios._worlds import CONTROLLERS as CONTROLLER_PROCESSES
 from mainstay.scenarios._worlds import SILENCE, WITHIN, WorldStage
 from mainstay.sim.checkers import Checker

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from mainstay.sim.checkers import Violated
-from mainstay.sim.cluster.final_state import ExpectedState, expect_end
+from mainstay.sim.cluster.expected_state import ExpectedState
+from mainstay.sim.cluster.final_state import expect_end
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.bundle import BadRunBundle, RunBundle, can_be_kept
 from mainstay.sim.run.forks import TOO_LONG, LostFork, report_lost_fork, run_many

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from mainstay.scenarios import SCENARIOS
-from mainstay.scenarios._users import REPLICAS_MAX, TEMPOS, SwarmOptions, UserAction, draw_options
+from mainstay.scenarios._swarm import REPLICAS_MAX, TEMPOS, SwarmOptions, UserAction, draw_options
 from mainstay.scenarios.core_world import CoreWorld
 from mainstay.scenarios.full_world import FullWorld
 from mainstay.sim.cluster.history import RequestReceived

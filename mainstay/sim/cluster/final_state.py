@@ -27,7 +27,8 @@ from mainstay.api.kind import Object
 from mainstay.server.crd.definitions import NAMES
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.sim.checkers import Violated
-from mainstay.sim.cluster.differences import StateDifference, find_differences, without
+from mainstay.sim.cluster.differences import find_differences, without
+from mainstay.sim.cluster.expected_state import ExpectedState
 from mainstay.sim.run.scenario import Scenario, Stage
 from mainstay.store.interface import Entry
 
@@ -53,14 +54,6 @@ _OF_THE_LAST_STEP: Final = ("lastAction", "lastError")
 # pods any more, that depends on when it was done with them.
 _COUNTED: Final = tuple(f"deployment.kubernetes.io/{name}" for name in ("revision", "desired-replicas", "max-replicas"))
 _decode = msgspec.json.Decoder(Object).decode
-
-
-class ExpectedState(msgspec.Struct, frozen=True):
-    """What a run should end with."""
-
-    objects: dict[str, list[Object]]
-    noise: list[StateDifference] = []
-    """What differs between runs without a fault, too: these fields are not compared."""
 
 
 class ComparedStage(Stage):

@@ -29,7 +29,8 @@ from typing import Final
 import msgspec
 
 from mainstay.env.processes import Send
-from mainstay.sim.cluster.final_state import ComparedStage, ExpectedState, read_end
+from mainstay.sim.cluster.expected_state import ExpectedState
+from mainstay.sim.cluster.final_state import ComparedStage, read_end
 from mainstay.sim.lineage.hitting_sets import hitting_sets
 from mainstay.sim.lineage.provenance import Lineage, LineageOutcome
 from mainstay.sim.run.forks import LostFork, encode, from_booted, report_lost_fork, run_in_forks

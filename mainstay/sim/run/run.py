@@ -24,7 +24,8 @@ from mainstay.sim.checkers import Checker, Violated
 from mainstay.sim.checkers.always import always
 from mainstay.sim.checkers.quiescence import Quiescence
 from mainstay.sim.checkers.run_checkers import RunCheckers
-from mainstay.sim.cluster.final_state import ExpectedState, check_end
+from mainstay.sim.cluster.expected_state import ExpectedState
+from mainstay.sim.cluster.final_state import check_end
 from mainstay.sim.cluster.world import World
 from mainstay.sim.errors import Deadlock, Livelock, TooLong
 from mainstay.sim.faults.schedule import NAMES

@@ -15,9 +15,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from mainstay.sim.checkers import Checker
+from mainstay.sim.cluster.expected_state import ExpectedState
 
 if TYPE_CHECKING:
-    from mainstay.sim.cluster.final_state import ExpectedState
     from mainstay.sim.cluster.world import World
 
 BOOT_SEED: Final = 0
@@ -68,7 +68,7 @@ class Scenario:
     """How long it may take after healing to come to rest."""
     silence: timedelta = timedelta(seconds=30)
     """How long nothing is written before that counts as rest. Longer than any component waits before it looks again."""
-    expected: "ExpectedState | None" = None
+    expected: ExpectedState | None = None
     """What each run has to end with, if that is given (sim/cluster/final_state.py)."""
     ids: tuple[str, ...] = ()
     """What it is about: ids of the specification, and numbers of the catalogue (docs/scenarios.md)."""

@@ -17,7 +17,8 @@ from typing import Final
 import msgspec
 
 from mainstay.env.processes import Send
-from mainstay.sim.cluster.final_state import ComparedStage, ExpectedState, read_end
+from mainstay.sim.cluster.expected_state import ExpectedState
+from mainstay.sim.cluster.final_state import ComparedStage, read_end
 from mainstay.sim.faults.schedule import AT_EVENT, AT_WRITE
 from mainstay.sim.run.forks import LostFork, decode, encode, from_booted, report_lost_fork, run_in_forks
 from mainstay.sim.run.plans import Aim, DeliverySeen, PlannedFaults, WriteSeen, find_points

@@ -18,7 +18,8 @@ import msgspec
 from mainstay.api.kind import Object
 from mainstay.env.processes import Send
 from mainstay.sim.cluster.differences import find_differences
-from mainstay.sim.cluster.final_state import ExpectedState, read_end
+from mainstay.sim.cluster.expected_state import ExpectedState
+from mainstay.sim.cluster.final_state import read_end
 from mainstay.sim.cluster.history import FaultsHealed, RevisionCommitted
 from mainstay.sim.lineage.provenance import Lineage
 from mainstay.sim.run.forks import LostFork, decode, encode, from_booted, report_lost_fork, run_in_forks
