@@ -38,8 +38,6 @@ LONG_SIGNATURES: Final = (
     "mainstay/explain/debug/conclusion.py concluded",
     "mainstay/sim/net/network.py create_connection",
     "mainstay/sim/net/network.py create_server",
-    "mainstay/sim/run/sweep.py sweep",
-    "mainstay/sim/run/sweep.py sweep_runs",
 )
 
 # Functions that begin with a verb and end in `_of` all the same. Users of `mainstay.sim` know those of sim/testing.

@@ -1,5 +1,6 @@
 """A crash of an agent before or after any of its writes: nothing runs twice, and all is well in the end."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,7 +13,9 @@ pytestmark = pytest.mark.slow
 
 def test_no_crash_at_any_write_breaks_a_promise():
     found = sweep(
-        SCENARIOS["pods-come-and-go"], lasts=timedelta(seconds=5), faults=["crash-before", "crash-after"], jobs=2
+        replace(SCENARIOS["pods-come-and-go"], lasts=timedelta(seconds=5)),
+        faults=["crash-before", "crash-after"],
+        jobs=2,
     )
 
     assert found.bad == (), str(found)

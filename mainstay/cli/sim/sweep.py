@@ -1,5 +1,6 @@
 """`mainstay sim sweep | lineage | sieve`: try faults systematically, and print what that proves."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -94,9 +95,8 @@ def sweep(
     tried, of = 0, 0
     bad: list[RunResult] = []
     for each in sweep_runs(
-        work,
+        work if lasts is None else replace(work, lasts=lasts),
         seed=seed,
-        lasts=lasts,
         jobs=jobs or cores(),
         faults=faults or EVERYWHERE,
         programs=programs,

@@ -9,8 +9,7 @@ A run that does not pass has a tape, as any: `mainstay sim replay` makes it agai
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -90,7 +89,6 @@ def sweep(
     scenario: Scenario,
     *,
     seed: int = 1,
-    lasts: timedelta | None = None,
     jobs: int = 1,
     faults: Sequence[str] = FAULTS,
     programs: Sequence[str] = (),
@@ -105,7 +103,6 @@ def sweep(
     for tried in sweep_runs(
         scenario,
         seed=seed,
-        lasts=lasts,
         jobs=jobs,
         faults=faults,
         programs=programs,
@@ -123,7 +120,6 @@ def sweep_runs(
     scenario: Scenario,
     *,
     seed: int = 1,
-    lasts: timedelta | None = None,
     jobs: int = 1,
     faults: Sequence[str] = FAULTS,
     programs: Sequence[str] = (),
@@ -131,15 +127,13 @@ def sweep_runs(
     one_in: int = 1,
     patch: Patch | None = None,
 ) -> Iterator[SweepRun]:
-    """Try each single fault. With `lasts`, the scenario's work ends earlier: there are as many points as writes.
+    """Try each single fault. There are as many points as writes: a scenario whose work ends earlier has fewer.
 
     With `programs`, only at the writes of these, and at what they are told; `without`, not at those whose paths or keys
     have one of these texts in them; `one_in`, only at every n-th point. If the stage is an `ComparedStage`
     (sim/cluster/final_state.py), each run must also end with the same state as that without a fault. If the run without
     a fault does not pass, it is the only one.
     """
-    if lasts is not None:
-        scenario = replace(scenario, lasts=lasts)
     chosen = _Chosen(tuple(faults), tuple(programs), tuple(without), one_in)
     for sent in from_booted(scenario, partial(_sweep, seed, jobs, chosen), patch):
         if isinstance(sent, LostFork):
