@@ -1,7 +1,8 @@
 """Follows all objects under one prefix, for a part of the server that keeps something made from them.
 
 It reads what is there, then hears of every change from the server's own feed (feed.py), at the moment in which watches
-are told. When changes were missed it reads everything again.
+are told. When changes were missed it reads everything again. A read takes a while, so what it found may be older than a
+change that came meanwhile: such changes are put into it before it is handed over.
 """
 
 import asyncio
@@ -36,9 +37,12 @@ class PrefixFollower:
         self._on_change = on_change
         self._on_reset = on_reset
         self._reading: asyncio.Task[None] | None = None
+        self._heard: list[KeyChange] | None = None
+        """The changes since a read began, while one is under way."""
+        self._is_missing_changes = False
 
     async def start(self) -> Sequence[Entry]:
-        """Begin to follow. Returns what is there; a change may be heard of before that, and is in it then."""
+        """Begin to follow. Returns what is there, with every change that was heard of until then."""
         self._feed.window(self._prefix).join(self, self._take, self)
         return await self._read()
 
@@ -48,15 +52,35 @@ class PrefixFollower:
             await tasks.stop(self._reading)
 
     async def _read(self) -> Sequence[Entry]:
-        entries: list[Entry] = []
+        """What is there now. Reads once more if changes were missed meanwhile. One at a time."""
+        try:
+            while True:
+                heard: list[KeyChange] = []
+                self._heard, self._is_missing_changes = heard, False
+                entries, revision = await self._read_all()
+                if not self._is_missing_changes:
+                    break
+        finally:
+            self._heard = None
+        for change in heard:
+            if change.revision <= revision:
+                continue
+            if change.entry is None:
+                entries.pop(change.key, None)
+            else:
+                entries[change.key] = change.entry
+        return list(entries.values())
+
+    async def _read_all(self) -> tuple[dict[str, Entry], int]:
+        """Everything at one revision, by key."""
         page = await self._store.range(self._prefix, limit=PAGE_ENTRIES)
-        while True:
-            entries += page.entries
-            if not page.remaining:
-                return entries
+        entries = list(page.entries)
+        while page.remaining:
             page = await self._store.range(
                 self._prefix, at=page.revision, limit=PAGE_ENTRIES, after=page.entries[-1].key
             )
+            entries += page.entries
+        return {entry.key: entry for entry in entries}, page.revision
 
     async def _reset(self) -> None:
         while True:
@@ -69,10 +93,15 @@ class PrefixFollower:
                 return
 
     def _take(self, change: KeyChange) -> bytes:
+        if self._heard is not None:
+            self._heard.append(change)
         self._on_change(change)
         return b""
 
     def lost(self) -> None:
+        self._is_missing_changes = True
+        if self._heard is not None or (self._reading is not None and not self._reading.done()):
+            return  # A read is under way, or about to be tried again: it notices.
         self._reading = tasks.spawn(self._reset(), name=f"read {self._prefix} again")
 
     def tell(self, data: bytes) -> None:
