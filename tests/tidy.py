@@ -2,8 +2,8 @@
 
 `check_source` looks at one module, `check_tree` at all of them. Names are resolved through imports and aliases before
 they are judged, so `import time as t; t.time()` is found and `self.time()` is not. This guards against slips and proves
-nothing: whoever wants to get around it can. Types are not known here; where a method of an unknown object has to be
-judged by its name (`path.read_text()`), that is done only in modules that import the type it belongs to.
+nothing: an author who wants to get around it can. Types are not known here; where a method of an unknown object has to
+be judged by its name (`path.read_text()`), that is done only in modules that import the type it belongs to.
 
 What is a slip is said by the tables of tests/tidy_rules.py.
 """
@@ -225,7 +225,7 @@ class _Module(Names):
         self.generic_visit(node)
 
     def _free_of_order(self, node: ast.expr) -> None:
-        """Remember that nobody sees the order in which this is gone through, nor that of what it is made from."""
+        """Remember that the order of this iteration is not observable, nor that of what it is made from."""
         self._order_is_free.add(node)
         match node:
             case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):

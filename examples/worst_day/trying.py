@@ -78,7 +78,7 @@ _decode_first = msgspec.msgpack.Decoder(_First).decode
 def tries(
     scenario: Scenario, program: str, fault: str, *, jobs: int = 1, one_in: int = 1, where: Sequence[str] = ("",)
 ) -> Iterator[Tried]:
-    """Try a fault at each place of a program, or at each so manieth, or only at those that are told like these."""
+    """Try a fault at each place of a program, or at every n-th, or only at those described like these."""
     for sent in from_booted(scenario, partial(_try_all, program, fault, jobs, one_in, where)):
         yield Tried(None, report_lost_fork(scenario, 0, sent), 0) if isinstance(sent, LostFork) else _decode_tried(sent)
 

@@ -26,7 +26,7 @@ class BreakerState(StrEnum):
     CLOSED = "Closed"
     """All is well: requests go through."""
     OPEN = "Open"
-    """It failed again and again: nothing is sent to it."""
+    """It keeps failing: nothing is sent to it."""
     PROBING = "Probing"
     """One request is on the way to see whether it is back."""
 

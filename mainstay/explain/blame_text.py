@@ -52,9 +52,9 @@ def _object(each: ObjectDiff, *, is_wide: bool) -> list[str]:
     left_out = len(each.fields) - len(fields)
     if not fields:
         return [
-            f"{head}: {left_out} fields of its status"
+            f"{head}: {left_out} {'field' if left_out == 1 else 'fields'} of its status"
             if is_wide
-            else f"{head}: {left_out} fields of its status (-o wide)"
+            else f"{head}: {left_out} {'field' if left_out == 1 else 'fields'} of its status (-o wide)"
         ]
     lines = [head]
     for one in fields:
@@ -62,7 +62,7 @@ def _object(each: ObjectDiff, *, is_wide: bool) -> list[str]:
         values = f"{_short(shown(one.before))} → {_short(shown(one.after))}"
         lines.append(f"    {one.field}: {values}  ({_who(one.who)} @{one.revision} {_time(one.at)}{decision})")
     if left_out:
-        lines.append(f"    and {left_out} fields of its status (-o wide)")
+        lines.append(f"    and {left_out} {'field' if left_out == 1 else 'fields'} of its status (-o wide)")
     return lines
 
 

@@ -11,7 +11,7 @@ def is_placement(record: DecisionRecord) -> bool:
 
 
 def recorded_words(record: DecisionRecord) -> tuple[str, ...]:
-    """What the record itself says, where the decision cannot be made again."""
+    """What the record itself says, where the decision is not replayable."""
     return tuple(record.reasons) or (record.outcome.message or record.outcome.reason,)
 
 

@@ -1,6 +1,6 @@
 """Why a pod has no node, in words: how many nodes refuse it for which reason, which these are, and what would help.
 
-    0/5 nodes are available: 3 Insufficient cpu (2 wanted, at most 500m free: n1, n2, n3), 2 node(s) had untolerated
+    0/5 nodes are available: 3 Insufficient cpu (2 requested, at most 500m free: n1, n2, n3), 2 node(s) had untolerated
     taint {gpu: NoSchedule} (n4, n5). It may fit when a node is added, or a pod ends or leaves its node.
 
 The first words of each reason are those of Kubernetes, which people and tools look for. A node with several failing

@@ -120,5 +120,5 @@ def test_kubectl_and_why_look_around_while_time_stands_still(environment: dict[s
     assert first.splitlines()[0].split() == ["NAME", "DATA", "AGE"]
     assert all(line.split()[2] in ("0s", "1s", "2s", "3s") for line in first.splitlines()[1:])
     assert "the cluster is read-only" in said("kubectl", "delete", "configmaps", "--all", code=1)
-    assert "ConfigMap default/order-1 is there" in said(*mainstay, "why", "configmap/order-1")
-    assert "configmap order-1: made" in said(*mainstay, "timeline", "configmap/order-1")
+    assert "ConfigMap default/order-1 exists" in said(*mainstay, "why", "configmap/order-1")
+    assert "configmap order-1: created" in said(*mainstay, "timeline", "configmap/order-1")

@@ -321,7 +321,7 @@ async def a_bookmark_before_its_time(sim: Simulation) -> None:
 
 
 async def a_delete_that_is_never_told(sim: Simulation) -> None:
-    """Scenario 2: the DELETE is lost for good, and everything is read anew for another reason."""
+    """Scenario 2: the DELETE is lost, and everything is relisted for another reason."""
     api = PretendApi()
     api.put("node-1")
     api.put("node-2")
@@ -360,7 +360,7 @@ async def a_state_that_breaks_off(sim: Simulation) -> None:
 
 
 async def a_storm(sim: Simulation) -> None:
-    """Scenario 23: every watch has expired at once. Reading everything anew must not become all that is done."""
+    """Scenario 23: every watch expires at once. Relists must not become all that is done."""
     api = PretendApi()
     api.put("a")
     async with following(sim, api, streams_state=False):

@@ -1,4 +1,4 @@
-"""The decision recorder: it never makes anybody wait, and says what it did not keep."""
+"""The decision recorder: it never blocks its caller, and reports what it dropped."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,8 +1,8 @@
 """The scenario of a machine that loses power again and again while its store is being written, read and compacted.
 
 A run starts the store on a simulated disk, lets a few writers and a watcher work until the power fails before some
-operation of the disk, starts again with whatever has survived, and compares that with all that anybody was ever told.
-`run(seed)` raises `Broken` if a promise of the store was broken, and says which.
+operation of the disk, starts again with whatever has survived, and compares that with all answers that clients ever
+got. `run(seed)` raises `Broken` if a promise of the store was broken, and says which.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Broken(AssertionError):
 
 @dataclass
 class Told:
-    """All that anybody outside was ever told. None of it may turn out to be untrue later."""
+    """All answers that clients ever got. None of them may turn out to be untrue later."""
 
     committed: dict[int, tuple[Write, ...]] = field(default_factory=dict)
     entries: dict[tuple[str, int], Entry] = field(default_factory=dict)

@@ -143,7 +143,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.holds: list[Hold] = []
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        # On the loop itself: a store has no need of patched clocks, and they are put in place anew for each call.
+        # On the loop itself: a store has no need of patched clocks, and they are patched in again for each call.
         return self.simulation.loop.run_until_complete(work) if self.runner is None else self.runner.run(work)
 
     async def _reopen(self) -> Store:

@@ -28,7 +28,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 def build_container_spec(
     pod: Object, container: Object, attempt: int, place: PodPlace, env: Environment, facts: Surroundings
 ) -> ContainerSpec | ContainerWaiting:
-    """What a runner is to run for a container of a pod, the how-manieth time."""
+    """What a runner runs for a container of a pod, at one attempt."""
     metadata, spec = pod["metadata"], pod["spec"]
     of_pod: Mapping[str, Any] = spec.get("securityContext") or _NOTHING
     security = {**of_pod, **_said(container.get("securityContext") or _NOTHING)}

@@ -124,7 +124,7 @@ class Serving(Controller):
 
 
 def _leading_here(view: View, pod: Object) -> str:
-    """The name of a Service that leads to this pod, the first by name."""
+    """The name of a Service that routes to this pod, the first by name."""
     metadata = pod["metadata"]
     names = {
         str((each["metadata"].get("labels") or {}).get(SERVICE_NAME) or "")

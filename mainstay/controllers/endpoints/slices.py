@@ -1,6 +1,6 @@
 """Keep the EndpointSlices of a Service: where its traffic goes, in pieces of at most a hundred pods.
 
-What a Service leads to is in routes.py, and which slice has what in packing.py; here both are compared with what
+What a Service routes to is in routes.py, and which slice has what in packing.py; here both are compared with what
 is there, and written. A slice is named after its Service and a number, so a create that is repeated, after a crash, a
 lost answer or by the next leader, meets the slice that it made before; and it is changed or removed only in the very
 version that was looked at. So there is never a second slice for the same endpoints, whatever was seen late.

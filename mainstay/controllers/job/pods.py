@@ -94,7 +94,7 @@ def is_withdrawn(pod: Object) -> bool:
 
 
 def is_removed_by_force(pod: Object) -> bool:
-    """It was told to go at once, so its end will never be reported."""
+    """It was deleted without a grace period, so its end will never be reported."""
     return pod_state.is_leaving(pod) and not pod["metadata"].get("deletionGracePeriodSeconds")
 
 

@@ -1,4 +1,4 @@
-"""Why a Job is not done: it is suspended, its pods wait or fail, its time is over; or it is at work."""
+"""Why a Job is not done: it is suspended, its pods wait or fail, its deadline has passed; or it is running."""
 
 from dataclasses import replace
 from datetime import datetime

@@ -45,7 +45,7 @@ class NamespaceInput:
     unlisted: dict[str, str] = field(default_factory=dict)
     undiscovered: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    """Kinds of which something could not be told to go, when it was tried."""
+    """Kinds of which something could not be deleted."""
 
 
 def find_again(known: NamespaceInput, lists: Iterable[tuple[KindName, Iterable[Object]]]) -> NamespaceContent:
@@ -90,7 +90,7 @@ def decide(found: NamespaceContent) -> NamespacePlan:
 
 
 def said_after(found: NamespaceContent, known: NamespaceInput) -> tuple[Condition, ...]:
-    """What is said of a namespace when what could be told to go was told."""
+    """The conditions of a namespace, when what could be deleted was."""
     return build_conditions(replace(found, unlisted={**found.unlisted, **known.failed}))
 
 

@@ -1,4 +1,4 @@
-"""What to do about nodes that are not heard of: little at first, and more only when there is more to go by.
+"""What to do about nodes that send no heartbeats: little at first, and more only with more evidence.
 
 The states of a node, and what leads from one to the next, are a table (states.py).
 

@@ -1,4 +1,4 @@
-"""Why a node takes no pods, or is not heard of; and what that means for those on it."""
+"""Why a node accepts no pods, or sends no heartbeats; and what that means for its pods."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -58,7 +58,7 @@ class Replicas:
     ready: int = 0
     serving: int = 0
     holdups: tuple[Holdup, ...] = ()
-    """One for each pod that is held up."""
+    """One for each pod that waits."""
 
 
 def count_replicas(pods: Iterable[Object]) -> Replicas:
@@ -108,7 +108,7 @@ def find_holdup(pod: Object, stage: PodStage) -> Holdup | None:
         case PodStage.READY:
             said = pod_state.find_condition(pod, SERVING_CONDITION) or _NOTHING
             if said.get("status") != "False":
-                return None  # No Service leads to it, as far as is known, and none has to.
+                return None  # No Service routes to it, as far as is known, and none has to.
             reason, message = str(said.get("reason") or ""), str(said.get("message") or "")
             return Holdup(PodStage.SERVING, "endpoint-slice", reason, message, ProgressVerdict.WAITING)
         case _:

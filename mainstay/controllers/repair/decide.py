@@ -85,9 +85,9 @@ class RepairSnapshot:
     leaving: Sequence[tuple[KindName, Object]] = ()
     """Objects that are to go, and have finalizers."""
     drifted: Sequence[str] = ()
-    """Nodes whose ledger could not be put right."""
+    """Nodes whose ledger could not be repaired."""
     miscounted: Sequence[str] = ()
-    """Namespaces whose quotas could not be put right."""
+    """Namespaces whose quotas could not be repaired."""
     frozen: tuple[ParsedHold, ...] = ()
     """Holds of evictions in force: pods stay where they are, also those whose node is gone."""
 

@@ -2,8 +2,8 @@
 
     desired ─► controller ─► pods made ─► each pod (explain/why/pods.py) ─► ready
 
-Also failures before a pod exists: a quota or an admission rule that refuses them. Of several pods that are held up, the
-gravest cause is told, and the others are counted beside it.
+Also failures before a pod exists: a quota or an admission rule that refuses them. Of several pods that are not ready,
+the gravest cause is told, and the others are counted beside it.
 """
 
 from collections.abc import Sequence

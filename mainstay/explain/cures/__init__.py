@@ -1,1 +1,1 @@
-"""What would let a pod run: the smallest changes, each of them tried out."""
+"""What would let a pod run: the smallest changes, each of them verified."""

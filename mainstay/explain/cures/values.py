@@ -1,4 +1,4 @@
-"""A change that lets a pod run, as a value: tried out by the scheduler, or counted by the rules of quotas."""
+"""A change that lets a pod run, as a value: verified by the scheduler, or counted by the rules of quotas."""
 
 from dataclasses import dataclass
 from enum import StrEnum

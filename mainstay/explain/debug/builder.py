@@ -2,7 +2,7 @@
 
     view = await debug(moment, rooms, DEPLOYMENTS, "risk-api", "risk")
 
-For each replica that waits, the scheduler's last decision is made again: first as it was, then with all that it had not
+For each replica that waits, the scheduler's last decision is replayed: first as it was, then with all that it had not
 seen. If only the second gives the replica a node, the cause is a cache that is behind, and not the quota that the
 scheduler names; that is what tells the one from the other. `finding`, `cause` and `next` are plain conclusions from
 what is in the view (concluded).
@@ -46,7 +46,7 @@ from mainstay.explain.writers import JournalLookup, Version
 from mainstay.journal.record import DecisionRecord
 
 PENDING_MAX: Final = 20
-"""Replicas whose last decision is made again."""
+"""Replicas whose last decision is replayed."""
 UNSEEN_MAX: Final = 50
 """Changes of a kind that are looked at, the latest ones."""
 WRITERS_MAX: Final = 10

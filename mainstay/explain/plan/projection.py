@@ -1,4 +1,4 @@
-"""What would come of a state, if time went on: controllers and scheduler at work on objects in memory.
+"""What would come of a state, if time went on: controllers and scheduler run on objects in memory.
 
     world = Expansion(rooms.plans(), placements, objects, now=moment.at)
     world.put(DEPLOYMENTS, web)             as if it had been applied

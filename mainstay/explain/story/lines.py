@@ -2,7 +2,7 @@
 
 Lines are in the order of revisions and of time (`order.py`). `causes` say which earlier lines led to one: by the
 revision that a decision had read, or by the decision that wrote. `merged` tells the same thing about several objects,
-or again and again about one, only once: with a count, until when, and whether it still goes on. Several objects share a
+or repeatedly about one, only once: with a count, until when, and whether it still goes on. Several objects share a
 line only if they have one owner and one cause, and if nothing is told before what led to it. What is not known is in
 `gaps` and `notes`.
 """
@@ -24,7 +24,7 @@ TOGETHER: Final = timedelta(seconds=1)
 """The same about several objects within this is one thing."""
 
 TURNS_MIN: Final = 3
-"""Twice is not yet again and again."""
+"""Twice is not yet a pattern."""
 _IN_TURNS: Final = (LineKind.STARTED, LineKind.READY, LineKind.FAILED, LineKind.CONDITION, LineKind.EVENT)
 _CHANGES: Final = (LineKind.CREATED, LineKind.WRITTEN, LineKind.DELETED, LineKind.BOUND, LineKind.REMOVED)
 _COUNTED: Final = re.compile(r"(restart |back-off )[0-9hms]+")

@@ -202,7 +202,7 @@ def lines_of_decision(record: DecisionRecord) -> list[StoryLine]:
             queue_wait_ms=record.queue_wait_us // 1000,
             attempts=record.attempts,
             causes=_read(record),
-            # Another writer was first. The key is processed again at once, as it should be.
+            # Another writer was first. The key is processed again at once.
             is_detail=outcome.ending is Ending.RETRY and outcome.reason == "Conflict",
         )
     ]

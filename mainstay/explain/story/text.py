@@ -37,7 +37,7 @@ def story_text(story: Story, *, is_wide: bool = False) -> list[str]:
         lines += _lines(line, first, width, shown, is_wide=is_wide)
     left_out = len(story.lines) - len(told)
     if left_out:
-        lines.append(f"({left_out} more lines with -o wide)")
+        lines.append(f"({left_out} more {'line' if left_out == 1 else 'lines'} with -o wide)")
     lines += [f"missing: {gap}" for gap in story.gaps]
     lines += [f"note: {note}" for note in story.notes]
     return lines

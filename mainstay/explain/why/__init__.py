@@ -1,4 +1,4 @@
-"""`mainstay why`: why an object is not as it should be, or what became of it.
+"""`mainstay why`: why an object is not healthy, or what became of it.
 
 `why(moment, rooms, kind, name, namespace)` walks the chain from what is wanted down to what is served, and stops at the
 first broken link. What it says of that link comes from records: the decision that was made there, the revisions that it

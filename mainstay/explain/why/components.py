@@ -1,4 +1,4 @@
-"""Who is at work: the schedulers and controllers that have said so, how far they have come, and who leads them.
+"""Which components run: the schedulers and controllers that report it, how far they have come, and who leads them.
 
 A component publishes its ComponentState every few seconds, and renews its Lease if it leads. What is older than that is
 itself a sign. All of it is read as of the moment that is asked about.

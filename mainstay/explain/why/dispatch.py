@@ -115,7 +115,7 @@ async def _found(case: Case, kind: KindName, obj: Object) -> Finding:
 
 
 async def _of_any(case: Case, kind: KindName, obj: Object) -> Finding:
-    """What can be said of an object of any kind: whether it is to go, and what its conditions say."""
+    """What can be said of an object of any kind: whether it was deleted, and what its conditions say."""
     if is_leaving(obj):
         return await leaving(case, kind, obj)
     subject = build_subject(kind, obj)

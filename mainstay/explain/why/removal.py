@@ -1,4 +1,4 @@
-"""Who removed an object, and why; or why one that was told to go is still there.
+"""Who deleted an object, and why; or why one that was deleted is still there.
 
 The version in which `deletionTimestamp` appears says who told it to go; what comes after is only its end. The decision
 behind that write, and the object that the decision had looked at, lead to the one who wanted it.

@@ -97,7 +97,7 @@ REFUSED_WITHIN: Final = timedelta(hours=1)
 
 
 REFUSED_LATELY: Final = timedelta(minutes=5)
-"""A client that was refused so long ago has retried since, or has given up."""
+"""A client that was refused so long ago has retried since, or has stopped retrying."""
 
 
 async def why_resource_quota(case: Case, quota: Object) -> Finding:

@@ -14,7 +14,7 @@ class Trouble:
 
     cause: Cause
     text: str
-    """About the node, without a full stop: `node-a is not heard of since …`."""
+    """About the node, without a full stop: `node-a has sent no heartbeat since …`."""
     since: datetime | None
     evidence: tuple[AnswerSource, ...]
     is_silent: bool = False

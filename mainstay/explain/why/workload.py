@@ -1,6 +1,6 @@
 """What is the same for all workloads: since when they are wanted as they are, who fights over them, which pod is worst.
 
-Pods that say the same of themselves are held up by the same, so one of each sort is looked at. Of several causes the
+Pods that say the same of themselves wait for the same, so one of each sort is examined. Of several causes the
 gravest is told, and the others are counted beside it.
 """
 
@@ -106,9 +106,9 @@ def share(number: int, wanted: int, words: str, old: str, verbs: tuple[str, str]
 
 
 async def find_worst(case: Case, pods: Sequence[Object]) -> tuple[Finding, int, tuple[Also, ...]] | None:
-    """Of pods that may be held up: the gravest cause, of how many, and what else there is. None: all are well.
+    """Of pods that may not be ready: the gravest cause, of how many, and what else there is. None: all are healthy.
 
-    Pods that say the same of themselves are held up by the same, so one of each sort is looked at.
+    Pods that say the same of themselves wait for the same, so one of each sort is examined.
     """
     sorts: dict[tuple[str, ...], list[Object]] = {}
     troubled = await case.in_trouble(map(pod_state.get_node_name, pods))

@@ -1,1 +1,1 @@
-"""What the scheduler tells `why`, `timeline`, `debug` and `plan`: decisions made again, and cures."""
+"""What the scheduler tells `why`, `timeline`, `debug` and `plan`: replayed decisions, and cures."""

@@ -1,4 +1,4 @@
-"""What the debug view says of pods without a node: the last decision, made again as it was and with all that it missed.
+"""What the debug view says of pods without a node: the last decision, replayed as it was and with all that it missed.
 
 If only the second gives the pod a node, the cause is a cache that is behind, and not what the scheduler named: that is
 what tells the one from the other.

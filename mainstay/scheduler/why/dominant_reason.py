@@ -1,4 +1,4 @@
-"""Which of the reasons why no node takes a pod is *the* reason. Plain functions over a placement that was made again.
+"""Which of the reasons why no node takes a pod is *the* reason. Plain functions over a replayed placement.
 
 Each node that refuses a pod has one reason or several. Reasons are ordered by how far they put a node from taking the
 pod: one that the pod itself excludes is further away than one that is full, and that is further than one that is only
@@ -6,8 +6,8 @@ cordoned for a while. A node counts by the furthest of its reasons; the pod wait
 "nine nodes have other labels, one is full" the cause is that the one is full; of "two zones are full, in the third the
 quota is used up" it is the quota.
 
-What the reasons do not tell is tried out: whether the pod would fit without the reservations of others, and whether the
-nodes together have what none of them has alone.
+What the reasons do not tell is found by trial: whether the pod would fit without the reservations of others, and
+whether the nodes together have what none of them has alone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A placement made again: what the scheduler knew, every filter's verdict on every node, and all scores.
+"""A placement replayed: what the scheduler knew, every filter's verdict on every node, and all scores.
 
 What it knew is its view, which the journal has, and its memory: which pods it took to be where, before any view showed
 that, and which ghosts it had been told of. No record holds that memory. It is the fold of the scheduler's own records

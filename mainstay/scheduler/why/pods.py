@@ -1,4 +1,4 @@
-"""Why a pod has no node: the last decision about it, made again; and whether that still holds.
+"""Why a pod has no node: the last decision about it, replayed; and whether that still holds.
 
 no decision yet             no scheduler is running, or it is behind, held, or another one is requested
 no node takes it            the dominant one of the reasons (dominant_reason.py), with cures that were verified

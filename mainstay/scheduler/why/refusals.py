@@ -31,7 +31,7 @@ NODES_NAMED_MAX: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """A decision of a scheduler that can be made again."""
+    """A decision of a scheduler that is replayable."""
 
     scheduling: Scheduling
     decision: Decision

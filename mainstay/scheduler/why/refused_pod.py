@@ -1,4 +1,4 @@
-"""Why no node took a pod: the decision made again, the dominant reason, and whether it still holds by now."""
+"""Why no node took a pod: the replayed decision, the dominant reason, and whether it still holds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

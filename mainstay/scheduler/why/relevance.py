@@ -1,7 +1,7 @@
 """What mattered to a scheduler's decisions about a pod: what they had not seen, and what turned a no into a yes.
 
 Other objects are written all the time: quotas, nodes, reservations, policies. Of these writes a story tells those that
-made a difference, which is tried: the decision is made again with one of them (refusals.py). Where that cannot be done,
+made a difference, which is tried: the decision is replayed with one of them (refusals.py). Where that cannot be done,
 those are told that woke the pod, without a claim that they were the cause.
 """
 
@@ -23,7 +23,7 @@ from mainstay.scheduler.reasons import RefusalReason
 from mainstay.scheduler.why.refusals import Placing, placing, refusal_words, turned_by, would_place
 
 AGAIN_MAX: Final = 40
-"""Decisions that are made again for one story."""
+"""Decisions that are replayed for one story."""
 LOOKED_AT_MAX: Final = 400
 """Writes to other objects that are looked at for one story."""
 CANDIDATES_MAX: Final = 40
@@ -70,7 +70,7 @@ class Relevance:
         return self._words[alike]
 
     async def _made_again(self, record: DecisionRecord) -> Placing | None:
-        """A decision, made again; None if it cannot be, or too many were."""
+        """A replayed decision; None if it is not replayable, or too many were."""
         if record.id not in self._made:
             if len(self._made) >= AGAIN_MAX:
                 text = f"only {AGAIN_MAX} decisions were replayed; others are shown as recorded"

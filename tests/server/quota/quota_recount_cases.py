@@ -1,4 +1,4 @@
-"""Quotas that are wrong are counted anew by two servers at once, while both make, bind and end pods."""
+"""Two servers recount wrong quotas at once, while both create, bind and terminate pods."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Quotas whose use is not what is there are counted anew, and nothing that happens meanwhile is lost."""
+"""Quotas whose usage is wrong are recounted, and no concurrent change is lost."""
 
 import asyncio
 

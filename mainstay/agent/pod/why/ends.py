@@ -42,7 +42,7 @@ class Ends:
         return self.ends[-1] if self.ends else NOTHING
 
     def in_a_row(self, *, only_failures: bool = True) -> tuple[Mapping[str, Any], ...]:
-        """The last of them, back to one that was as it should be: each a failure after a short time."""
+        """The last of them, back to one that was no failure: each a failure after a short time."""
         found: list[Mapping[str, Any]] = []
         for each in reversed(self.ends):
             if only_failures and not has_failed(each):

@@ -1,1 +1,1 @@
-"""Which smallest change lets a pod run: tried out with the scheduler's own `decide`."""
+"""Which smallest change lets a pod run: verified with the scheduler's own `decide`."""

@@ -1,4 +1,4 @@
-"""What is the smallest change that lets a pod run? Each answer was tried out: the scheduler's own `decide` says yes.
+"""What is the smallest change that lets a pod run? Each answer was verified: the scheduler's own `decide` says yes.
 
     for cure in find_cures(objects, pod, policy, seed):
         print(cure.sentence)        # uncordon n3: then n3 can take it
@@ -204,7 +204,7 @@ def _labels_of_new(pod: Object) -> dict[str, str]:
         elif each.operator in (Operator.GREATER, Operator.LESS):
             found[each.key] = str(int(each.values[0]) + (1 if each.operator is Operator.GREATER else -1))
     for constraint in pod["spec"].get("topologySpreadConstraints") or ():
-        # In which zone is tried out.
+        # The zone is found by trial.
         key = constraint["topologyKey"]
         if key not in (HOSTNAME, ZONE_LABEL) and constraint.get("whenUnsatisfiable") != "ScheduleAnyway":
             found.setdefault(key, "new")

@@ -130,7 +130,7 @@ class Trial:
     def outcome(self, edits: Iterable[Edit], replacements: Iterable[Object] = ()) -> TrialOutcome:
         """What would become of the pod with these changes.
 
-        `replacements` are pods that are made at once in the place of those that are told to go. They look for a node
+        `replacements` are pods that are made at once in the place of those that are deleted. They look for a node
         before the room of the others is free; one that finds none then would come back to just that room, as soon as a
         part of it is free, and mostly be first. So it is a no if any of them does.
         """
