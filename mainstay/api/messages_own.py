@@ -3,6 +3,7 @@
 `status.progress` is how far a workload has come (progress.py). `cause` of a condition is a code for what Kubernetes'
 reason leaves open: that is always `FailedCreate`, and only the message tells whether it is for a quota.
 `missing` is what a container waits for that does not exist: `Secret/db`, `ConfigMap/settings/level` (a key in it).
+`replicaSet` of a Deployment's condition is the set whose rollout it tells of.
 Clients that do not know them leave them alone.
 """
 
@@ -23,7 +24,7 @@ ProgressReason reason:1 count:2:int32 message:3
 }
 ADDED: Final = {
     "k8s.io.api.apps.v1": {
-        "DeploymentCondition": "cause:0",
+        "DeploymentCondition": "cause:0 replicaSet:0",
         "DeploymentStatus": "progress!:0:mainstay.v1.Progress",
         "ReplicaSetCondition": "cause:0",
         "ReplicaSetStatus": "progress!:0:mainstay.v1.Progress",

@@ -22,6 +22,8 @@ from mainstay.loop.conditions import Truth
 AVAILABLE: Final = "Available"
 PROGRESSING: Final = "Progressing"
 REPLICA_FAILURE: Final = "ReplicaFailure"
+SET: Final = "replicaSet"
+"""A field of the condition `Progressing`: the set that it is about."""
 
 PAUSED: Final = "DeploymentPaused"
 RESUMED: Final = "DeploymentResumed"
@@ -59,8 +61,18 @@ class Conditions:
     def get(self, name: str) -> dict[str, Any] | None:
         return next((each for each in self._found if each.get("type") == name), None)
 
-    def put(self, name: str, status: str, reason: str, message: str, *, cause: str = "", is_news: bool = False) -> None:
-        """`is_news`: write when it was last said even if the same was said before."""
+    def put(
+        self,
+        name: str,
+        status: str,
+        reason: str,
+        message: str,
+        *,
+        cause: str = "",
+        about: str = "",
+        is_news: bool = False,
+    ) -> None:
+        """`about`: the ReplicaSet. `is_news`: write when it was last said even if the same was said before."""
         old = self.get(name)
         if old is not None and (old.get("status"), old.get("reason")) == (status, reason) and not is_news:
             return
@@ -75,6 +87,7 @@ class Conditions:
                 "reason": reason,
                 "message": message,
                 **({"cause": cause} if cause else {}),
+                **({SET: about} if about else {}),
             }
         )
 
@@ -93,7 +106,7 @@ def has_deadline(deployment: Object) -> bool:
 def is_timed_out(deployment: Object, new: Object) -> bool:
     """Whether it was said that the rollout to this set is late."""
     condition = pod_state.find_condition(deployment, PROGRESSING)
-    return condition is not None and condition.get("reason") == TIMED_OUT and _is_about(condition, deployment, new)
+    return condition is not None and condition.get("reason") == TIMED_OUT and _is_about(condition, new)
 
 
 def said(
@@ -195,24 +208,23 @@ def _say_progress(
 ) -> None:
     if created:
         text = f'Created new replica set "{created}"'
-        conditions.put(PROGRESSING, Truth.TRUE, CREATED, text, is_news=True)
+        conditions.put(PROGRESSING, Truth.TRUE, CREATED, text, about=created, is_news=True)
         return
     current = conditions.get(PROGRESSING)
-    if new is not None and (current is None or not _is_about(current, deployment, new)):
+    if new is not None and (current is None or not _is_about(current, new)):
         text = f'Found new replica set "{new["metadata"]["name"]}"'
-        conditions.put(PROGRESSING, Truth.TRUE, FOUND, text, is_news=True)
+        conditions.put(PROGRESSING, Truth.TRUE, FOUND, text, about=new["metadata"]["name"], is_news=True)
         current = conditions.get(PROGRESSING)
     if current is not None and current["reason"] == COMPLETE and counts["replicas"] == counts["updatedReplicas"]:
         return  # It is done. More replicas, or one that falls ill, do not make it a rollout again.
-    what = f'Deployment "{deployment["metadata"]["name"]}"'
-    if new is not None:
-        what = f'ReplicaSet "{new["metadata"]["name"]}"'
+    about = "" if new is None else new["metadata"]["name"]
+    what = f'ReplicaSet "{about}"' if about else f'Deployment "{deployment["metadata"]["name"]}"'
     if is_complete:
-        conditions.put(PROGRESSING, Truth.TRUE, COMPLETE, f"{what} has successfully progressed.")
+        conditions.put(PROGRESSING, Truth.TRUE, COMPLETE, f"{what} has successfully progressed.", about=about)
     elif _has_moved(deployment, counts):
-        conditions.put(PROGRESSING, Truth.TRUE, UPDATED, f"{what} is progressing.", is_news=True)
+        conditions.put(PROGRESSING, Truth.TRUE, UPDATED, f"{what} is progressing.", about=about, is_news=True)
     elif (at := _deadline(conditions, deployment)) is not None and at <= now:
-        conditions.put(PROGRESSING, Truth.FALSE, TIMED_OUT, f"{what} has timed out progressing.")
+        conditions.put(PROGRESSING, Truth.FALSE, TIMED_OUT, f"{what} has timed out progressing.", about=about)
 
 
 def _has_moved(deployment: Object, counts: dict[str, int]) -> bool:
@@ -240,11 +252,11 @@ def _deadline(conditions: Conditions, deployment: Object) -> datetime | None:
     return since + timedelta(seconds=deployment["spec"]["progressDeadlineSeconds"]) + _A_LITTLE_LATER
 
 
-def _is_about(condition: Any, deployment: Object, new: Object) -> bool:
-    """Whether it does not name another set."""
-    message = str(condition.get("message", ""))
-    names = (new["metadata"]["name"], deployment["metadata"]["name"])
-    return '"' not in message or any(f'"{name}"' in message for name in names)
+def _is_about(condition: Any, new: Object) -> bool:
+    """Whether it is not about another set. Version 0.1 did not say which one was late: that is found out again."""
+    if SET not in condition:
+        return bool(condition.get("reason") != TIMED_OUT)
+    return bool(condition[SET] == new["metadata"]["name"])
 
 
 def _say_failures(conditions: Conditions, new: Object | None, old: Sequence[Object]) -> None:

@@ -147,6 +147,7 @@ def test_a_late_rollout_neither_grows_nor_takes_old_pods_while_its_own_do_not_wo
         "status": "False",
         "reason": "ProgressDeadlineExceeded",
         "message": 'ReplicaSet "new" has timed out progressing.',
+        "replicaSet": "new",
         "lastUpdateTime": at(-5),
         "lastTransitionTime": at(-5),
     }

@@ -28,6 +28,7 @@ def a_condition(reason: str, *, status: str = "True", about: str = "new", update
         "message": message,
         "lastUpdateTime": at(updated),
         "lastTransitionTime": at(updated - 100),
+        **({"replicaSet": about} if about else {}),
     }
 
 
@@ -77,6 +78,28 @@ def test_a_set_that_is_found_is_progress_and_so_is_one_that_was_not_the_new_one_
     undone = a_deployment(status={"conditions": [late]})
     assert not is_timed_out(undone, a_set("new"))
     assert progressing(say(undone, a_set("new", 0))) == expected
+
+
+def test_which_set_a_condition_is_about_follows_from_its_field_and_not_from_its_words():
+    late = {**a_condition("ProgressDeadlineExceeded", status="False", about="new"), "message": 'ReplicaSet "bad" is'}
+    deployment = a_deployment(status={"conditions": [late]})
+
+    assert is_timed_out(deployment, a_set("new"))
+    assert not is_timed_out(deployment, a_set("bad"))
+
+
+def test_of_what_version_0_1_said_only_that_a_rollout_is_late_is_found_out_again():
+    def by_version_0_1(reason: str, status: str) -> Object:
+        condition = a_condition(reason, status=status, about="new", updated=-900)
+        del condition["replicaSet"]
+        return a_deployment(status={"conditions": [condition]})
+
+    late = by_version_0_1("ProgressDeadlineExceeded", "False")
+    assert not is_timed_out(late, a_set("new"))
+    assert progressing(say(late, a_set("new", 0))) == ("True", "FoundNewReplicaSet", 'Found new replica set "new"')
+    done = by_version_0_1("NewReplicaSetAvailable", "True")
+    (kept,) = [each for each in say(done, a_set("new", 3)).status["conditions"] if each["type"] == "Progressing"]
+    assert [kept] == done["status"]["conditions"]
 
 
 def test_progress_is_reported_each_time_something_moves():
