@@ -79,7 +79,7 @@ async def test_a_rollout_that_is_under_way_is_waited_for(sim: Simulation):
 async def test_controllers_that_fall_silent_lose_their_leader_before_the_lease_ends_and_are_missing_after(
     sim: Simulation,
 ):
-    async with a_cluster(sim, controller_processes=1) as cluster:
+    async with a_cluster(sim, controllers=1) as cluster:
         cluster.world.programs["controllers-1"].crash()
         await cluster.client.create(DEPLOYMENTS, a_deployment("web", 2))
         await rest(3)
