@@ -36,8 +36,12 @@ def test_the_demo_runs_to_its_end_and_cleans_up():
     # While processes are killed, a node is silent, versions come and go, and the server is away.
     assert [int(failed) for _, failed in counted] == [0, 0, 0, 0, 0]
     assert all(int(served) > 20 for served, _ in counted)
-    states = re.findall(r"node-\w+ +(Suspect|Unknown|Released|healthy)\b", done.stdout)
-    assert states[:4] == ["Suspect", "Unknown", "Released", "healthy"]
+    # Of the silent one: on a busy machine another one may be late with a heartbeat.
+    silent = re.search(r"^4\. (node-\w+), with", done.stdout, re.MULTILINE)
+    assert silent is not None, done.stdout
+    since = done.stdout[silent.end() :]
+    states = re.findall(rf"{silent[1]} +(Suspect|Unknown|Released|healthy)\b", since)
+    assert states[:4] == ["Suspect", "Unknown", "Released", "healthy"], done.stdout
     assert "exceeded its progress deadline" in done.stdout or "$ kubectl" not in done.stdout
     removed = re.search(r"All is stopped, and (\S+) is removed", done.stdout)
     assert removed is not None
