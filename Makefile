@@ -7,8 +7,10 @@ PYTHON ?= python3
 ARGS ?=
 ONCE ?=
 
-# On all cores. Tests of one file stay together, for what they share, until a core has nothing left to do.
-PYTEST = .venv/bin/pytest -n auto --dist worksteal
+# On all cores, and one process more: tests of real processes spend half of their time waiting. Tests of one file stay
+# together, for what they share, until a core has nothing left to do.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
+PYTEST = .venv/bin/pytest -n $(WORKERS) --dist worksteal
 
 MAKEFLAGS += --no-print-directory
 # Tests and benchmarks start hundreds of processes. Let them keep their bytecode, or each compiles all of Mainstay again.

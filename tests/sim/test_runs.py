@@ -234,9 +234,23 @@ def found_by(scenario: Scenario, twin: twins.Twin, seeds: int) -> list[RunResult
     ("scenario", "twin", "seeds", "problem"),
     [
         (CACHE_FOLLOWS, twins.forgets_deletes_when_a_watch_resumes, 24, "watch contract: "),
-        (CACHE_FOLLOWS, twins.keeps_what_a_new_list_lacks, 24, "cache follows: the cache of writer-"),
-        (CACHE_FOLLOWS, twins.does_an_operation_each_time_it_is_asked, 24, "acknowledged writes: operation "),
-        (ONE_LEADER, twins.does_not_look_at_terms, 24, "one acting leader: a write of term "),
+        pytest.param(
+            CACHE_FOLLOWS,
+            twins.keeps_what_a_new_list_lacks,
+            24,
+            "cache follows: the cache of writer-",
+            marks=pytest.mark.deep,
+        ),
+        pytest.param(
+            CACHE_FOLLOWS,
+            twins.does_an_operation_each_time_it_is_asked,
+            24,
+            "acknowledged writes: operation ",
+            marks=pytest.mark.deep,
+        ),
+        pytest.param(
+            ONE_LEADER, twins.does_not_look_at_terms, 24, "one acting leader: a write of term ", marks=pytest.mark.deep
+        ),
         (CACHE_FOLLOWS, twins.never_stops_writing, 1, "quiescence: 300 s after healing, writes still go on: "),
     ],
     ids=lambda value: getattr(value, "__name__", None),
