@@ -15,6 +15,7 @@ and what they held stays locked in the copy.
 
 import contextlib
 import errno
+import gc
 import os
 import select
 import signal
@@ -113,6 +114,9 @@ def fork(work: Callable[[Send], None]) -> Child:
 
 def _be_a_copy(work: Callable[[Send], None], pipe: int) -> NoReturn:
     status = _FAILED
+    # What the original left as garbage is not ours to collect: it may belong to libraries with threads (gRPC), which a
+    # copy does not have, and which crash or hang when their objects go without them.
+    gc.freeze()
     try:
         # Ctrl-C goes to the whole group; only the original decides what that means.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

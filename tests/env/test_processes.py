@@ -1,5 +1,6 @@
 """Copies of this process do their work, and say what they found."""
 
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -30,6 +31,39 @@ def test_a_copy_starts_where_this_process_is_and_changes_nothing_here():
 
     assert heard == [Message(child, b"before,in the copy"), ChildEnded(child, "")]
     assert seen == ["before"]
+
+
+class Garbage:
+    """In a cycle, so that only a collection ends it."""
+
+    def __init__(self, ended: list[str]) -> None:
+        self.itself = self
+        self.ended = ended
+
+    def __del__(self) -> None:
+        self.ended.append("collected")
+
+
+def test_a_copy_does_not_collect_what_this_process_has_left():
+    ended: list[str] = []
+
+    def work(send):
+        gc.collect()
+        send(",".join(ended).encode())
+
+    gc.collect()
+    gc.disable()
+    try:
+        Garbage(ended)
+        with Children() as children:
+            child = children.start(work)
+            heard = heard_from(children)
+    finally:
+        gc.enable()
+
+    assert heard == [Message(child, b""), ChildEnded(child, "")]
+    gc.collect()
+    assert ended == ["collected"]
 
 
 def test_messages_of_any_size_come_whole_and_in_order():
