@@ -3,7 +3,7 @@
     desired ─► controller ─► pods made ─► each pod (explain/why/pods.py) ─► ready
 
 Also failures before a pod exists: a quota or an admission rule that refuses them. Of several pods that are not ready,
-the gravest cause is told, and the others are counted beside it.
+the answer names the gravest cause and counts the others.
 """
 
 from collections.abc import Sequence

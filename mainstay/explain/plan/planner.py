@@ -12,7 +12,7 @@ Where there is too little for all, who comes first may be a matter of moments: o
 ends, of the uid by which equally good nodes are told apart. So the same is run several times, with other such moments
 (`VARIANTS`); a workload for which it comes out differently says between what (`running_least`, `running_most`).
 
-True for as long as no other writer changes anything. What is not modelled is said in `notes`.
+True for as long as no other writer changes anything. `notes` says what is not modelled.
 """
 
 from collections.abc import Mapping, Sequence

@@ -56,19 +56,21 @@ class Family:
 
     async def owned(self, owner: FollowedObject) -> list[FollowedObject]:
         """What an object owns or has owned, sorted by name. Recreated objects of one name are each there."""
+        kind = OWNED.get(owner.kind)
+        if kind is None:
+            return []
         found: dict[FollowedObject, None] = {}
-        for kind in [OWNED[owner.kind]] if owner.kind in OWNED else []:
-            for revision in dict.fromkeys((self._begins, self._known.until)):
-                states, gaps = await self._known.past.objects({kind.text: revision})
-                self._known.gaps |= dict.fromkeys(gaps)
-                mark = owner.uid.encode()
-                for key, stored in states[kind.text].items():
-                    if key.namespace == owner.namespace and mark in stored.value and is_owned(stored.decoded(), owner):
-                        found[_followed(kind.text, key, stored.decoded())] = None
-            for name in await self._written(owner, kind):
-                for version in await self._known.versions(kind.text, owner.namespace, name, after=self._begins):
-                    if is_owned(version.object, owner):
-                        found[_followed(kind.text, version.key, version.object)] = None
+        for revision in dict.fromkeys((self._begins, self._known.until)):
+            states, gaps = await self._known.past.objects({kind.text: revision})
+            self._known.gaps |= dict.fromkeys(gaps)
+            mark = owner.uid.encode()
+            for key, stored in states[kind.text].items():
+                if key.namespace == owner.namespace and mark in stored.value and is_owned(stored.decoded(), owner):
+                    found[_followed(kind.text, key, stored.decoded())] = None
+        for name in await self._written(owner, kind):
+            for version in await self._known.versions(kind.text, owner.namespace, name, after=self._begins):
+                if is_owned(version.object, owner):
+                    found[_followed(kind.text, version.key, version.object)] = None
         return sorted(found)
 
     async def _written(self, owner: FollowedObject, kind: KindName) -> list[str]:

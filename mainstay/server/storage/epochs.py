@@ -46,7 +46,7 @@ class _Epoch(msgspec.Struct, frozen=True, order=True):
 
 
 class StoreEpochs:
-    """Of one store, as one server knows them. Make it with `await Openings.begin(store, env)`."""
+    """Of one store, as one server knows them. Make it with `await StoreEpochs.begin(store, env)`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -55,7 +55,7 @@ _KINDS: Final = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS}
 
 
 async def not_started(case: Case, pod: Object) -> Finding | None:
-    """Why a container waits or keeps exiting. None: nothing of that kind is said."""
+    """Why a container waits or keeps exiting. None: its status says neither."""
     who = build_subject(PODS, pod).words
     probes = await _failed_probes(case, pod)
     all_found = []
