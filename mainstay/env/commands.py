@@ -18,6 +18,7 @@ Linux only: this reads /proc and uses process file descriptors. Copies of this v
 """
 
 import asyncio
+import atexit
 import contextlib
 import errno
 import os
@@ -201,6 +202,16 @@ def _reap() -> None:
             _children.pop(identity, None)
     for identity in list(_codes)[:-_CODES_KEPT]:
         _codes.pop(identity, None)
+
+
+def _let_go() -> None:
+    """This process ends, and what it has started goes on. Popen would warn of that."""
+    _reap()
+    for process in _children.values():
+        process.returncode = 0
+
+
+atexit.register(_let_go)
 
 
 def _stat(pid: int) -> tuple[str, int] | None:

@@ -54,6 +54,13 @@ class Disk(Protocol):
     def remove(self, name: str) -> None:
         """Remove a file. Raises `FileNotFoundError`."""
 
+    def release(self, name: str) -> None:
+        """Close a file that is not appended to any more. One that others have removed takes its space until then."""
+
+    def is_in_place(self, name: str) -> bool:
+        """Whether a file is there; and if it is being appended to, whether it is still the same one. Any thread may
+        ask."""
+
     def lock(self, name: str, holder: str) -> None:
         """Take a lock until `close` or the end of the process. Raises `Locked`."""
 
@@ -135,16 +142,26 @@ class SystemDisk:
     def rename(self, old: str, new: str) -> None:
         # Descriptors follow the file, not the name: drop both so that the next use opens by name.
         for name in (old, new):
-            if (file := self._files.pop(name, None)) is not None:
-                os.close(file)
+            self.release(name)
         os.replace(self.root / old, self.root / new)
         self.sync_names()
 
     def remove(self, name: str) -> None:
-        if (file := self._files.pop(name, None)) is not None:
-            os.close(file)
+        self.release(name)
         os.unlink(self.root / name)
         self.sync_names()
+
+    def release(self, name: str) -> None:
+        if (file := self._files.pop(name, None)) is not None:
+            os.close(file)
+
+    def is_in_place(self, name: str) -> bool:
+        file = self._files.get(name)
+        try:
+            found = os.stat(self.root / name)
+            return file is None or os.path.samestat(found, os.fstat(file))
+        except OSError:
+            return False  # Removed, or closed by another thread in this moment.
 
     def lock(self, name: str, holder: str) -> None:
         with self._telling_when_full():

@@ -2,11 +2,11 @@
 
     helper = Helper("mainstay.journal.closed_segment")     # a module whose main calls `serve(answer)`
     answer = helper.ask(content)                    # what is asked meanwhile waits in line
-    if answer.is_there: answer.content()
+    if answer.is_there: answer.content()            # or: await answer
     helper.close()
 
-For work that no request waits for and that would otherwise hold up a busy event loop: a thread does not help there,
-because only one of them runs Python at a time. The process is started when it is first asked, keeps nothing from one
+For work that would otherwise hold up a busy event loop: a thread helps little there, because only one of them runs
+Python at a time. The process is started when it is first asked, keeps nothing from one
 question to the next, and has no open files but its pipes. It ends with this process, however that ends: its input ends
 then.
 
@@ -14,12 +14,13 @@ Whatever goes wrong with it is an `OSError`, and asking again starts another one
 itself.
 """
 
+import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import IO, Final
+from typing import IO, Any, Final
 
 _NICE: Final = 19
 _SIZE_BYTES: Final = 8
@@ -39,6 +40,10 @@ class HelperAnswer:
     def content(self) -> bytes:
         """Waits for it. Raises `OSError` if there is none."""
         return self._future.result()
+
+    def __await__(self) -> Generator[Any, None, bytes]:
+        """The same, on an event loop."""
+        return asyncio.wrap_future(self._future).__await__()
 
 
 class Helper:

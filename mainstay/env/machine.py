@@ -1,9 +1,12 @@
 """This machine, and this process on it."""
 
+import contextlib
+import ctypes
 import gc
 import os
 import platform
 import pwd
+import resource
 import shutil
 import socket
 import sys
@@ -12,12 +15,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+FILES_MAX: Final = 1 << 20
+"""More files than that are of no use to a process, whatever the system allows."""
+_ANY_OTHER: Final = ("192.0.2.1", 9)  # Reserved for documentation: no machine has it.
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def hostname() -> str:
     """The machine's own name."""
     return socket.gethostname()
+
+
+def outward_address() -> str:
+    """The address with which this machine would speak to others; that of the loopback if it has no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            asking.connect(_ANY_OTHER)  # Sends nothing: it only chooses a route.
+        except OSError:
+            return "127.0.0.1"
+        return str(asking.getsockname()[0])
 
 
 def user_id() -> int:
@@ -38,10 +54,34 @@ def keep_files_private() -> None:
     os.umask(0o077)
 
 
+def raise_file_limit() -> int:
+    """Let this process open as many files as the system allows it, and return how many: a connection is a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError):  # macOS has a limit of its own below an infinite one.
+        return soft
+    return wanted
+
+
 def state_dir(environ: Mapping[str, str]) -> Path:
     """Where programs of Mainstay keep what they are not told another place for."""
     given = environ.get("XDG_STATE_HOME")
     return Path(given) / "mainstay" if given else Path(environ.get("HOME", ".")) / ".local" / "state" / "mainstay"
+
+
+def disk_free_bytes(directory: Path) -> int:
+    """The room that an ordinary user has left on the disk of this directory. Raises `OSError`."""
+    return shutil.disk_usage(directory).free
+
+
+def release_memory() -> None:
+    """Give back to the system what was freed. The C library keeps it otherwise, for as long as the process lives."""
+    with contextlib.suppress(OSError, AttributeError):  # Not the GNU one.
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def settle() -> None:

@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import uvloop
@@ -31,12 +32,14 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     return uvloop.run(main)
 
 
-def spawn(work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
-    """Start a task that lives until it ends or is cancelled. If it fails, the loop's exception handler hears of it."""
+def spawn(work: Coroutine[Any, Any, T], *, name: str, expected: type[Exception] | tuple[()] = ()) -> asyncio.Task[T]:
+    """Start a task that lives until it ends or is cancelled. If it fails, the loop's exception handler hears of it;
+    not of what is `expected`. A task that must not end is spawned by vital.py.
+    """
     loop = asyncio.get_running_loop()
     task = loop.create_task(work, name=name)
     _held_on(loop).add(task)
-    task.add_done_callback(_ended)
+    task.add_done_callback(partial(_ended, expected) if expected else _ended_at_all)
     return task
 
 
@@ -56,9 +59,13 @@ def _held_on(loop: asyncio.AbstractEventLoop) -> set[asyncio.Task[Any]]:
     return held
 
 
-def _ended(task: asyncio.Task[Any]) -> None:
+def _ended_at_all(task: asyncio.Task[Any]) -> None:
+    _ended((), task)
+
+
+def _ended(expected: type[Exception] | tuple[()], task: asyncio.Task[Any]) -> None:
     _held_on(task.get_loop()).discard(task)
-    if not task.cancelled() and (error := task.exception()) is not None:
+    if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, expected):
         task.get_loop().call_exception_handler(
             {"message": f"task {task.get_name()!r} failed", "exception": error, "task": task}
         )

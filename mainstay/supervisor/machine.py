@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from mainstay.env import SystemDisk, commands, log_files, process_search
+from mainstay.env import SystemDisk, commands, health_socket, log_files, process_search
 from mainstay.env.commands import Identity
 from mainstay.supervisor.decide import Process, ProcessSpec
 
@@ -44,6 +44,9 @@ class ProcessHost(Protocol):
     def lost(self, wanted: Sequence[ProcessSpec]) -> Mapping[str, Process]:
         """Find components that run without a record, because their supervisor was killed before it wrote one."""
 
+    async def find_failure(self, name: str) -> str | None:
+        """What a component says is wrong, that a restart would cure. Empty: nothing. None: it cannot be asked."""
+
     def trim_logs(self) -> None:
         """Bound the size of the log files."""
 
@@ -57,7 +60,11 @@ class SystemProcessHost:
         self._log_files = SystemDisk(logs)
 
     def start(self, component: ProcessSpec) -> Identity:
-        environment = {**os.environ, MARK: f"{self._data_dir}#{component.name}"}
+        environment = {
+            **os.environ,
+            MARK: f"{self._data_dir}#{component.name}",
+            health_socket.VARIABLE: self._socket(component.name),
+        }
         # Not the working directory of `up`, which could then not be unmounted.
         return commands.start(component.argv, env=environment, cwd=self._data_dir, output=self.log_path(component.name))
 
@@ -72,6 +79,13 @@ class SystemProcessHost:
 
     def exit_code(self, identity: Identity) -> int | None:
         return commands.exit_code(identity)
+
+    async def find_failure(self, name: str) -> str | None:
+        failing = await health_socket.ask(self._socket(name))
+        return None if failing is None else "; ".join(f"{each.name}: {each.problem}" for each in failing)
+
+    def _socket(self, name: str) -> str:
+        return health_socket.build_path(self._data_dir / "run", name)
 
     def lost(self, wanted: Sequence[ProcessSpec]) -> Mapping[str, Process]:
         by_mark = {f"{self._data_dir}#{component.name}": component for component in wanted}

@@ -12,6 +12,7 @@ supervisor adopts them.
 
 import asyncio
 import logging
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -19,7 +20,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from mainstay.env import Clock, Disk, tasks
+from mainstay.env import Clock, Disk, tasks, vital
 from mainstay.env.commands import Identity
 from mainstay.env.disk import DiskFull, Locked
 from mainstay.supervisor import decide as deciding
@@ -41,6 +42,9 @@ from mainstay.supervisor.machine import ProcessHost
 from mainstay.supervisor.records import ProcessRecord
 
 _NO_TURN: Final = -1
+PROBED_EVERY: Final = timedelta(seconds=10)
+FAILED_PROBES_MAX: Final = 8  # In a row. These are kubeadm's for the API server.
+KILLED_AFTER_PROBES: Final = 2
 LOGS_TRIMMED_EVERY: Final = timedelta(seconds=30)
 
 _log = logging.getLogger(__name__)
@@ -107,10 +111,12 @@ class Supervisor:
         """Keep everything running, until `leave_off`. If it is cancelled instead, a process that was just being started
         may not be known here."""
         trimming = tasks.spawn(self._trim(), name="trim logs")
+        probing = vital.spawn(self._probe(), name="probe components")
         try:
             await self._loop()
         finally:
             await tasks.stop(trimming)
+            await tasks.stop(probing)
 
     def leave_off(self) -> None:
         """Let `run` return, as soon as it has done what it is just doing. Nothing is ended by this."""
@@ -241,6 +247,24 @@ class Supervisor:
             )
         if news.ending is ExitReason.FAILED and isinstance(self._wish, Run):
             self.on_failure(ComponentFailure(news.name, self._machine.exit_code(news.identity), news.failures, pause))
+
+    async def _probe(self) -> None:
+        """Stop a component that says it is not alive, or does not answer. What ends is restarted, with backoff."""
+        failures: dict[Identity, int] = {}
+        while True:
+            await tasks.sleep(PROBED_EVERY)
+            for name, process in sorted(self._running.items()):
+                identity = process.identity
+                failure = await self._machine.find_failure(name)
+                if not failure or not isinstance(self._wish, Run):
+                    failures.pop(identity, None)
+                    continue
+                failures[identity] = count = failures.get(identity, 0) + 1
+                if count == FAILED_PROBES_MAX:
+                    _log.error("%s is not alive; stopping it, to be restarted: %s", name, failure)
+                    await self._worker.run(self._machine.send, identity, signal.SIGTERM)
+                elif count >= FAILED_PROBES_MAX + KILLED_AFTER_PROBES:
+                    await self._worker.run(self._machine.send, identity, signal.SIGKILL)
 
     async def _trim(self) -> None:
         while True:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -71,3 +72,11 @@ async def test_how_it_ended_is_known_to_who_started_it():
     await commands.ended(running)
     assert commands.exit_code(running) == 3
     assert commands.exit_code(commands.own_identity()) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["/bin/sleep", "/bin/true"])
+def test_a_process_that_ends_first_does_not_complain(program: str):
+    script = f"from mainstay.env import commands; commands.start([{program!r}, '3'])"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -42,6 +42,8 @@ class FakeMachine:
         self.lifetimes: dict[str, list[timedelta]] = {}
         self.deaf: set[str] = set()
         """Those who do not end when they are asked to."""
+        self.failures: dict[str, str] = {}
+        """What components say is wrong with them."""
         self.stopping = timedelta(seconds=1)
         self.broken = ""
         """Why nothing can be started, if so."""
@@ -92,6 +94,9 @@ class FakeMachine:
             for _, fake in sorted(self.alive.items())
             if fake.component.name in names and fake.starter >= 0
         }
+
+    async def find_failure(self, name: str) -> str | None:
+        return self.failures.get(name, "") if name in self.running() else None
 
     def trim_logs(self) -> None:
         pass

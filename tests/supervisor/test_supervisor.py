@@ -16,7 +16,14 @@ from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
 from mainstay.supervisor import records
 from mainstay.supervisor.decide import PAUSE_MAX, ProcessSpec
-from mainstay.supervisor.supervisor import ComponentFailure, Supervised, Supervisor
+from mainstay.supervisor.supervisor import (
+    FAILED_PROBES_MAX,
+    KILLED_AFTER_PROBES,
+    PROBED_EVERY,
+    ComponentFailure,
+    Supervised,
+    Supervisor,
+)
 from tests.supervisor.processes import FakeMachine
 from tests.twins import supervising as twins
 
@@ -193,6 +200,33 @@ async def who_does_not_listen_is_killed_in_the_end(machine: Machine) -> None:
     assert agent.signals == [signal.SIGTERM, signal.SIGKILL]
 
 
+async def one_that_is_not_alive_is_restarted_with_backoff(machine: Machine) -> None:
+    machine.processes.deaf = {"server"}
+    await machine.up(BOTH)
+    await tasks.sleep(seconds(60))
+    first = machine.processes.named("server")
+    machine.processes.failures["server"] = "task/feed: planted"
+    await tasks.sleep(PROBED_EVERY * (FAILED_PROBES_MAX - 1))
+    assert first.signals == []  # A short failure is no reason.
+    await tasks.sleep(PROBED_EVERY * (KILLED_AFTER_PROBES + 2))
+    assert first.signals[:2] == [signal.SIGTERM, signal.SIGKILL]
+    machine.processes.failures.clear()
+    await tasks.sleep(seconds(1))
+    assert machine.processes.named("server").identity != first.identity
+    assert [(failure.name, failure.failures) for failure in machine.failures] == [("server", 1)]
+    assert machine.processes.starts("agent") == 1
+
+
+async def one_that_recovers_is_left_alone(machine: Machine) -> None:
+    await machine.up([SERVER])
+    for _ in range(5):
+        machine.processes.failures["server"] = "no answer within 15s"
+        await tasks.sleep(PROBED_EVERY * (FAILED_PROBES_MAX - 2))
+        machine.processes.failures.clear()
+        await tasks.sleep(PROBED_EVERY * 2)
+    assert machine.processes.starts("server") == 1
+
+
 STORIES: list[tuple[Callable[[Machine], Awaitable[None]], list[twins.Twin]]] = [
     (what_is_killed_comes_back, [twins.restarts_at_once]),
     (one_that_always_fails_is_tried_less_and_less, [twins.restarts_at_once]),
@@ -204,6 +238,8 @@ STORIES: list[tuple[Callable[[Machine], Awaitable[None]], list[twins.Twin]]] = [
     (two_supervisors_are_one_too_many, [twins.takes_no_lock]),
     (agents_end_before_the_server, [twins.minds_no_turns]),
     (who_does_not_listen_is_killed_in_the_end, [twins.never_kills]),
+    (one_that_is_not_alive_is_restarted_with_backoff, [twins.never_probes]),
+    (one_that_recovers_is_left_alone, [twins.forgets_no_failure]),
 ]
 
 

@@ -57,3 +57,24 @@ def adopts_whatever_it_runs(patch: pytest.MonkeyPatch, machine: FakeMachine) -> 
         return False if isinstance(wish, decide.Run) else honest(process, component, wish, turn)
 
     patch.setattr(decide, "_must_end", must_end)
+
+
+def never_probes(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
+    async def find_failure(self: FakeMachine, name: str) -> str | None:
+        return None
+
+    patch.setattr(FakeMachine, "find_failure", find_failure)
+
+
+def forgets_no_failure(patch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
+    """One that was ill once is taken for ill ever after."""
+    honest = FakeMachine.find_failure
+    known: dict[str, str] = {}
+
+    async def find_failure(self: FakeMachine, name: str) -> str | None:
+        found = await honest(self, name)
+        if found:
+            known[name] = found
+        return known.get(name, found)
+
+    patch.setattr(FakeMachine, "find_failure", find_failure)
