@@ -1,5 +1,6 @@
 """Answers into bytes: heads, compression, the Date header, and errors as a Kubernetes Status. No I/O."""
 
+import logging
 import re
 import zlib
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ import msgspec
 from mainstay.api.errors import StatusError, StatusReason
 from mainstay.env import Clock
 from mainstay.http.messages import Request, Response, StreamResponse, TunnelResponse, UpgradeResponse
+
+_logger = logging.getLogger(__name__)
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
@@ -95,10 +98,19 @@ def _status_line(status: int) -> bytes:
 
 def _lines(headers: tuple[tuple[str, str], ...]) -> bytes:
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
-    # What an object says may get into a header, and must not become a second one.
+    # What an object says may get into a header, and must not become a second one. Nor must it fail the request, which
+    # may have been carried out already.
     if not lines.count("\n") == lines.count("\r") == len(headers) or "\0" in lines:
-        raise ValueError(f"a header contains a line break or NUL: {headers!r}")
-    return lines.encode()
+        return _lines(tuple(_printable(header) for header in headers))
+    return lines.encode(errors="replace")
+
+
+def _printable(header: tuple[str, str]) -> tuple[str, str]:
+    if all(each.isprintable() for each in header):
+        return header
+    _logger.error("a header contains characters that cannot be sent; replaced: %r", header)
+    name, value = ("".join(each if each.isprintable() else "?" for each in text) for text in header)
+    return name, value
 
 
 def accepts_gzip(request: Request) -> bool:

@@ -3,13 +3,18 @@
 A handler that knows its answer at once returns a `Response`, and no task is made for the request. Otherwise it returns
 an awaitable of any of the five answers. What it raises becomes an answer too: a `StatusError` its Status, anything else
 a 500.
+
+A handler that takes heads (`HttpServer.start(on_head=True)`) is called as soon as the head of a request is there. If
+the body is not there yet, `Request.arriving` is set: the handler decides by the head, and then either answers, in
+which case the body is never read, or awaits `arriving.read()`, which completes `Request.body`.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from mainstay.http.streams import BodyStream, Tunnel
+from mainstay.http.streams import BodyStream, PieceTurns, Tunnel
 from mainstay.http.websocket import WebSocket
 
 
@@ -67,6 +72,23 @@ class Peer:
     certificate: dict[str, Any] | None = None
     """What `ssl.SSLObject.getpeercert` says of a client certificate that was verified."""
 
+    @classmethod
+    def behind(cls, transport: asyncio.BaseTransport) -> "Peer":
+        name = transport.get_extra_info("peername")
+        host, port = (name[0], name[1]) if name else ("", 0)
+        # An empty certificate is one that was not verified.
+        return cls(host, port, transport.get_extra_info("peercert") or None)
+
+
+class BodyArrival(Protocol):
+    """The body of a request whose head alone has arrived."""
+
+    async def read(self, share: float = 1.0, owner: str = "", bytes_max: int | None = None) -> None:
+        """Read it into `Request.body`. Raises `StatusError`: it is malformed, too large (for the server, or longer than
+        `bytes_max`) or too slow; or 429, if the server already holds more than this share of the bytes that bodies may
+        take, or too many of this owner.
+        """
+
 
 @dataclass(slots=True)
 class Request:
@@ -80,6 +102,8 @@ class Request:
     headers: Headers
     body: bytes
     peer: Peer
+    arriving: BodyArrival | None = None
+    """Set if the body was not there with the head."""
 
 
 @dataclass(slots=True)
@@ -98,6 +122,13 @@ class LongResponse:
     pieces: Iterator[bytes]
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
+    turns: PieceTurns | None = None
+    """None: a turn of the loop for each piece."""
+
+    def close(self) -> None:
+        """No more of it is wanted. Called by the connection, however the answer ends; may be called again."""
+        if self.turns is not None:
+            self.turns.end()
 
 
 @dataclass(slots=True)
@@ -111,6 +142,8 @@ class StreamResponse:
     run: Callable[[BodyStream], Awaitable[None]]
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
+    turns: PieceTurns | None = None
+    """For `BodyStream.turn`. None: a turn of the loop each."""
 
 
 @dataclass(slots=True)

@@ -11,7 +11,9 @@ One connection is one request: nothing is kept for the next. The caller closes i
 """
 
 import asyncio
+import contextlib
 import ssl
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeVar, cast
@@ -42,6 +44,10 @@ class WrongCertificate(Exception):
         super().__init__(shown)
         self.shown = shown
         """The digest of what they showed."""
+
+
+class WrongAddress(Exception):
+    """All addresses of the host are ones that the caller does not connect to. Nothing was sent. Says which and why."""
 
 
 class RawConnection(asyncio.Protocol):
@@ -221,13 +227,17 @@ async def connect(
     *,
     tls: ssl.SSLContext | None = None,
     digest: str = "",
+    problem_with: Callable[[str], str] | None = None,
 ) -> ConnectionT:
     """Open a connection; over TLS, only to a server that has the certificate of this digest.
 
-    Raises `OSError` (`TimeoutError` is one), `WrongCertificate`.
+    `problem_with` says what is wrong with an address that the name of the host stands for: it is not connected to.
+
+    Raises `OSError` (`TimeoutError` is one), `WrongCertificate`, `WrongAddress`.
     """
     async with tasks.timeout(within):
-        transport, connection = await network.connect(made, host, port, tls=tls, server_name=host)
+        addresses = [host] if problem_with is None else await _resolve(host, port, problem_with)
+        transport, connection = await _connect_to_any(made, addresses, port, tls, host)
     network.be_patient(transport)  # The caller decides how long to wait.
     if tls is not None:
         shown = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
@@ -235,6 +245,23 @@ async def connect(
             transport.abort()
             raise WrongCertificate("none" if shown is None else compute_fingerprint(shown))
     return connection
+
+
+async def _resolve(host: str, port: int, problem_with: Callable[[str], str]) -> list[str]:
+    found = {address: problem_with(address) for address in await network.resolve(host, port)}
+    allowed = [address for address, problem in found.items() if not problem]
+    if not allowed:
+        raise WrongAddress("; ".join(f"{address} {problem}" for address, problem in found.items()))
+    return allowed
+
+
+async def _connect_to_any(
+    made: type[ConnectionT], addresses: Sequence[str], port: int, tls: ssl.SSLContext | None, name: str
+) -> tuple[asyncio.Transport, ConnectionT]:
+    for address in addresses[:-1]:
+        with contextlib.suppress(OSError):
+            return await network.connect(made, address, port, tls=tls, server_name=name)
+    return await network.connect(made, addresses[-1], port, tls=tls, server_name=name)
 
 
 def client_tls(certificate: bytes, key: bytes) -> ssl.SSLContext:

@@ -6,7 +6,8 @@ and what is well-formed and still not for us: other versions and transfer coding
 body (llhttp takes the body for the new protocol's bytes), CONNECT.
 
 No I/O. `feed` appends finished requests to `ready`; after it, `refusal` says whether anything was wrong, and then
-nothing more can be read.
+nothing more can be read. A request whose body is still to come can be taken before (`take_head`): then its body is
+filled in when it is there, or dropped.
 """
 
 import re
@@ -23,6 +24,7 @@ from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import Headers, Peer, Request
 
 _ONCE: Final = ("host", "transfer-encoding", "content-length")  # Servers could choose differently.
+_SHORT_HEAD_BYTES: Final = 8 * 1024  # The names of its headers are remembered.
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -45,6 +47,7 @@ class RequestReader:
         "_body_bytes",
         "_fed_bytes",
         "_headers",
+        "_is_dropping",
         "_limits",
         "_method",
         "_pairs",
@@ -52,10 +55,12 @@ class RequestReader:
         "_path",
         "_peer",
         "_query",
+        "_taken",
         "_target",
         "_unfinished_bytes",
         "_url",
         "begun",
+        "body_bytes_max",
         "is_http_1_0",
         "is_last",
         "is_upgrading",
@@ -87,6 +92,10 @@ class RequestReader:
         self._pairs: list[tuple[bytes, bytes]] = []
         self._body: list[bytes] = []
         self._body_bytes = 0
+        self.body_bytes_max = limits.body_bytes
+        """Of the body that is being read."""
+        self._taken: Request | None = None
+        self._is_dropping = False
 
     def feed(self, data: bytes | memoryview) -> int:
         """Parse some bytes, and say how many: all of them, unless there is an upgrade.
@@ -118,15 +127,58 @@ class RequestReader:
         self.is_upgrading = False
         self._parser = HttpRequestParser(self)
 
+    @property
+    def is_head_there(self) -> bool:
+        """Whether a head is there whose body is not, and was not taken yet."""
+        return self.phase is ReaderPhase.BODY and self._taken is None
+
+    @property
+    def is_body_awaited(self) -> bool:
+        """Whether the body of a head that was taken is not complete."""
+        return self._taken is not None
+
+    @property
+    def body_bytes_declared(self) -> int | None:
+        """The length of the body that is being read. None if it comes in chunks."""
+        length = self._headers.get("content-length")
+        return None if length is None else int(length)
+
+    def take_head(self) -> Request:
+        """The request whose body is being read. Only if `is_head_there`."""
+        taken = Request(self._method, self._target, self._path, self._query, self._headers, b"", self._peer)
+        self._taken = taken
+        return taken
+
+    def limit_body(self, bytes_max: int) -> None:
+        """Refuse the body of the request that was taken as soon as it is longer."""
+        self.body_bytes_max = min(bytes_max, self._limits.body_bytes)
+
+    def drop_body(self) -> None:
+        """Do not keep the body of the request that was taken. More requests can follow it."""
+        self._is_dropping = True
+        self._body.clear()
+        self.wants_continue = False
+
+    def stop(self) -> None:
+        """Read nothing more."""
+        self.is_last = True
+        self.wants_continue = False
+        self.phase = ReaderPhase.BETWEEN
+
+    def close(self) -> None:
+        """The connection is gone: let go of the parser, which knows this object, and of what was read."""
+        self.stop()
+        del self._parser
+        self._body.clear()
+        self._taken = None
+
     def give_up(self, error: StatusError) -> None:
         """Refuse for a reason that the bytes do not show: they do not come."""
         self._set_refusal(error)
 
     def _set_refusal(self, error: StatusError) -> None:
         self.refusal = error
-        self.is_last = True
-        self.wants_continue = False
-        self.phase = ReaderPhase.BETWEEN
+        self.stop()
 
     def _refuse(self, error: StatusError) -> _Refused:
         self._set_refusal(error)
@@ -153,7 +205,8 @@ class RequestReader:
         came = self._unfinished_bytes + self._fed_bytes
         if came > limits.header_bytes and _header_bytes(self._pairs) > limits.header_bytes:
             raise self._refuse(_header_too_large(limits))
-        pairs = [(_name(name), value.decode("latin-1").rstrip(" \t")) for name, value in self._pairs]
+        read_name = _remembered_name if came <= _SHORT_HEAD_BYTES else _read_name
+        pairs = [(read_name(name), value.decode("latin-1").rstrip(" \t")) for name, value in self._pairs]
         self._pairs.clear()
         first = dict(pairs)
         if len(first) != len(pairs):
@@ -175,9 +228,10 @@ class RequestReader:
     def on_body(self, part: bytes) -> None:
         self._unfinished_bytes = 0
         self._body_bytes += len(part)
-        if self._body_bytes > self._limits.body_bytes:
-            raise self._refuse(_body_too_large(self._limits))
-        self._body.append(part)
+        if self._body_bytes > self.body_bytes_max:
+            raise self._refuse(_body_too_large(self.body_bytes_max))
+        if not self._is_dropping:
+            self._body.append(part)
 
     def on_message_complete(self) -> None:
         body = b""
@@ -185,7 +239,15 @@ class RequestReader:
             body = b"".join(self._body)
             self._body.clear()
             self._body_bytes = 0
-        self.ready.append(Request(self._method, self._target, self._path, self._query, self._headers, body, self._peer))
+        if self._taken is None:
+            self.ready.append(
+                Request(self._method, self._target, self._path, self._query, self._headers, body, self._peer)
+            )
+        else:
+            self._taken.body = body
+            self._taken = None
+            self._is_dropping = False
+            self.body_bytes_max = self._limits.body_bytes
         if self.is_http_1_0 or not self._parser.should_keep_alive():
             self.is_last = True
         self.phase = ReaderPhase.BETWEEN
@@ -239,7 +301,7 @@ class RequestReader:
                 message = "only Transfer-Encoding: chunked is supported"
                 raise self._refuse(StatusError(501, "NotImplemented", message))
         if length is not None and int(length) > self._limits.body_bytes:
-            raise self._refuse(_body_too_large(self._limits))
+            raise self._refuse(_body_too_large(self._limits.body_bytes))
         expected = headers.get("expect")
         if expected is not None and not self.is_http_1_0:
             if expected.lower() != "100-continue":
@@ -258,9 +320,11 @@ def _text(method: bytes) -> str:
     return method.decode("latin-1")
 
 
-@lru_cache(maxsize=1024)
-def _name(name: bytes) -> str:
+def _read_name(name: bytes) -> str:
     return name.lower().decode("latin-1")
+
+
+_remembered_name: Final = lru_cache(maxsize=1024)(_read_name)
 
 
 def _header_bytes(pairs: list[tuple[bytes, bytes]]) -> int:
@@ -271,7 +335,6 @@ def _header_too_large(limits: HttpLimits) -> StatusError:
     return StatusError(431, "RequestHeaderFieldsTooLarge", f"the headers are longer than {limits.header_bytes} bytes")
 
 
-def _body_too_large(limits: HttpLimits) -> StatusError:
-    return StatusError(
-        413, StatusReason.REQUEST_ENTITY_TOO_LARGE, f"Request entity too large: limit is {limits.body_bytes} bytes"
-    )
+def _body_too_large(bytes_max: int) -> StatusError:
+    message = f"Request entity too large: limit is {bytes_max} bytes"
+    return StatusError(413, StatusReason.REQUEST_ENTITY_TOO_LARGE, message)

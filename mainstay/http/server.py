@@ -1,15 +1,17 @@
 """Listening, and going down without losing what was begun."""
 
-import asyncio
 import ssl
 from datetime import timedelta
 from typing import Final
 
 from mainstay.env import Clock, network, tasks
+from mainstay.http.arrival import BodyMemory
 from mainstay.http.connection import ConnectionContext, ServerConnection
+from mainstay.http.connection_table import ConnectionEntry, ConnectionTable
 from mainstay.http.encoder import DateHeader
 from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import Handler
+from mainstay.http.streams import StreamMemory
 
 __all__ = ["HttpLimits", "HttpServer"]
 
@@ -17,10 +19,26 @@ __all__ = ["HttpLimits", "HttpServer"]
 CANCELLED_WITHIN: Final = timedelta(seconds=2)
 
 
+class _TableGuard:
+    """Admits clients to the table of connections before their handshake (implements `network.ConnectionGuard`)."""
+
+    def __init__(self, service: ConnectionContext) -> None:
+        self._service = service
+
+    def enter(self, address: str, handshake: network.Handshake) -> ConnectionEntry | None:
+        return self._service.table.enter(address, handshake)
+
+    def leave(self, entry: ConnectionEntry) -> None:
+        self._service.table.leave(entry)
+
+    def build_protocol(self, entry: ConnectionEntry) -> ServerConnection:
+        return ServerConnection(self._service, entry)
+
+
 class HttpServer:
     """Accepts connections on one address until it is drained."""
 
-    def __init__(self, listener: asyncio.Server, service: ConnectionContext) -> None:
+    def __init__(self, listener: network.PortListener, service: ConnectionContext) -> None:
         self._listener = listener
         self._service = service
         self.addresses: list[tuple[str, int]] = [sock.getsockname()[:2] for sock in listener.sockets]
@@ -35,19 +53,37 @@ class HttpServer:
         tls: ssl.SSLContext | None = None,
         limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
         clock: Clock | None = None,
+        on_head: bool = False,
     ) -> "HttpServer":
-        """Listen. Port 0 takes any free one; see `addresses`. With a clock, answers carry the date.
+        """Listen. Port 0 takes any free one; see `addresses`. With a clock, answers carry the date. `on_head`: the
+        handler is called before the body is read (`Request.arriving`).
 
         Raises `OSError` if the address cannot be had.
         """
-        service = ConnectionContext(handler, limits, DateHeader(clock))
-        listener = await network.listen(lambda: ServerConnection(service), host, port, tls=tls)
+        table = ConnectionTable(limits)
+        bodies, streams = BodyMemory(limits.bodies_bytes), StreamMemory(limits.streams_bytes)
+        service = ConnectionContext(handler, limits, DateHeader(clock), bodies, streams, table, on_head)
+        listener: network.PortListener
+        if tls is None:
+            listener = await network.listen(lambda: ServerConnection(service), host, port)
+        else:
+            listener = await network.listen_tls(_TableGuard(service), host, port, tls, limits.handshake_within)
         return cls(listener, service)
 
     @property
     def connections(self) -> int:
         """How many there are now."""
         return len(self._service.connections)
+
+    @property
+    def body_bytes_held(self) -> int:
+        """Of bodies that did not come with their heads."""
+        return self._service.bodies.held
+
+    @property
+    def connections_dropped(self) -> int:
+        """How many were closed, or not let in, because there were too many."""
+        return self._service.table.dropped
 
     async def drain(self, grace: timedelta) -> None:
         """Accept nothing more, finish what was begun, tell streams to end, and close.

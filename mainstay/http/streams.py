@@ -10,12 +10,31 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from mainstay.env import network, tasks
 
 # Below this, joining a chunk with its frame is cheaper than handing over three pieces.
 JOIN_BYTES_MAX: Final = 64 * 1024
+
+
+class _GoneTransport(asyncio.Transport):
+    """In place of one that is lost."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        """It is."""
+
+    def abort(self) -> None:
+        """It is closed."""
+
+
+_GONE: Final = _GoneTransport()
 
 
 class Outlet:
@@ -79,6 +98,7 @@ class Outlet:
 
     def lose(self) -> None:
         self.is_lost = True
+        self.transport = _GONE  # The real one, with its buffers, goes as soon as its loop lets go of it.
         self._wake()
 
     def _wake(self) -> None:
@@ -169,13 +189,71 @@ class Tunnel:
         self._inlet.end()
 
 
+class PieceTurns(Protocol):
+    """When the pieces of a long answer may be made: many of them share one processor."""
+
+    async def wait(self) -> None:
+        """Return when it is this answer's turn to make one piece."""
+
+    def end(self) -> None:
+        """No more pieces are made, or only when the client goes on taking them. May be called again."""
+
+
+class WaitingStream(Protocol):
+    @property
+    def waiting_bytes(self) -> int:
+        """What is not sent yet."""
+
+
+class StreamMemory:
+    """What waits to be sent on all streams of a server together. Beyond the limit, a stream with more than its share is
+    cut off: slow clients are bounded one by one, and also all together."""
+
+    __slots__ = ("_bytes_max", "_waiting")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._waiting: dict[WaitingStream, int] = {}
+
+    @property
+    def total(self) -> int:
+        return sum(self._waiting.values())
+
+    def note(self, stream: WaitingStream, size: int) -> bool:
+        """This much waits to be sent on a stream. False if that is too much."""
+        if not size:
+            self._waiting.pop(stream, None)
+            return True
+        self._waiting[stream] = size
+        # What the others have waiting may be less by now: so first a look at whether it is worth adding up.
+        return size * len(self._waiting) <= self._bytes_max or self._is_within()
+
+    def forget(self, stream: WaitingStream) -> None:
+        self._waiting.pop(stream, None)
+
+    def _is_within(self) -> bool:
+        for each in self._waiting:
+            self._waiting[each] = each.waiting_bytes
+        return self.total <= self._bytes_max
+
+
 class BodyStream:
     """The body of a `StreamResponse`, while it is being written."""
 
-    __slots__ = ("_bytes_max", "_closed", "_is_chunked", "_outlet", "is_broken_off", "is_too_slow")
+    __slots__ = ("_bytes_max", "_closed", "_is_chunked", "_memory", "_outlet", "_turns", "is_broken_off", "is_too_slow")
 
-    def __init__(self, outlet: Outlet, *, bytes_max: int, is_chunked: bool) -> None:
+    def __init__(
+        self,
+        outlet: Outlet,
+        *,
+        bytes_max: int,
+        is_chunked: bool,
+        turns: PieceTurns | None = None,
+        memory: StreamMemory | None = None,
+    ) -> None:
+        self._turns = turns
         self._outlet = outlet
+        self._memory = memory
         self._bytes_max = bytes_max
         self._is_chunked = is_chunked
         self._closed = asyncio.Event()
@@ -191,7 +269,8 @@ class BodyStream:
         outlet = self._outlet
         if self.is_too_slow or not outlet.is_open:
             return False
-        if outlet.transport.get_write_buffer_size() > self._bytes_max:
+        waiting = outlet.transport.get_write_buffer_size()
+        if waiting > self._bytes_max or (self._memory is not None and not self._memory.note(self, waiting)):
             self.is_too_slow = True
             return False
         if not data:
@@ -204,6 +283,23 @@ class BodyStream:
             outlet.transport.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
         return True
 
+    async def turn(self) -> None:
+        """Let others have their turn before more is made. For writers of much at once."""
+        if self._turns is None:
+            await tasks.turns(1)
+        else:
+            await self._turns.wait()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What is not sent yet."""
+        return self._outlet.transport.get_write_buffer_size() if self._outlet.is_open else 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the client has more waiting than the transport likes."""
+        return self._outlet.is_paused
+
     def be_patient(self) -> None:
         """Let the client take as long as it likes. For callers that wait in `drain` and hold nothing up by that."""
         self._outlet.be_patient()
@@ -212,12 +308,18 @@ class BodyStream:
         """Wait until the transport takes more, or the client is gone."""
         await self._outlet.drain()
 
-    async def drained_within(self, limit: timedelta) -> bool:
-        """The same, but not for ever. False if the client has not taken enough by then: it is cut off."""
+    async def drains_within(self, limit: timedelta) -> bool:
+        """The same, but not for ever. False if the client has not taken enough by then."""
         try:
             async with tasks.timeout(limit):
                 await self._outlet.drain()
         except TimeoutError:
+            return False
+        return True
+
+    async def drained_within(self, limit: timedelta) -> bool:
+        """The same, and if the client has not taken enough by then, it is cut off."""
+        if not await self.drains_within(limit):
             self.is_too_slow = True
         return not self.is_too_slow
 

@@ -10,16 +10,30 @@ import base64
 import binascii
 import hashlib
 from collections import deque
-from typing import Final
+from typing import Final, Protocol
 
 from wsproto.connection import Connection, ConnectionState, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError
 
-from mainstay.http.streams import Outlet
+from mainstay.http.streams import Outlet, StreamMemory
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3.
+
+
+class HandshakeHeaders(Protocol):
+    def get(self, name: str) -> str | None: ...
+
+    def getall(self, name: str) -> list[str]: ...
+
+
+def find_accept_token(method: str, headers: HandshakeHeaders) -> str | None:
+    """The answer to a WebSocket handshake. None if the request is none."""
+    upgrades = [each.strip().lower() for value in headers.getall("upgrade") for each in value.split(",")]
+    if method != "GET" or "websocket" not in upgrades or headers.get("sec-websocket-version") != "13":
+        return None
+    return accept_token(headers.get("sec-websocket-key") or "")
 
 
 def accept_token(key: str) -> str | None:
@@ -35,8 +49,12 @@ def accept_token(key: str) -> str | None:
 class WebSocket:
     """An open WebSocket, given to the `run` of an `UpgradeResponse`."""
 
-    def __init__(self, outlet: Outlet, *, message_bytes_max: int, subprotocol: str | None = None) -> None:
+    def __init__(
+        self, outlet: Outlet, message_bytes_max: int, memory: StreamMemory, subprotocol: str | None = None
+    ) -> None:
+        """`memory` is for sessions that keep what is to be sent."""
         self.subprotocol = subprotocol
+        self.memory = memory
         self._outlet = outlet
         self._message_bytes_max = message_bytes_max
         self._frames = Connection(ConnectionType.SERVER)
@@ -53,6 +71,11 @@ class WebSocket:
     def closed(self) -> bool:
         """Either side has closed, or the connection is gone. Nothing can be sent any more."""
         return self._frames.state is not ConnectionState.OPEN or not self._outlet.is_open
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What was sent and the client has not taken yet."""
+        return self._outlet.transport.get_write_buffer_size() if self._outlet.is_open else 0
 
     async def send_text(self, text: str) -> bool:
         """Send one message, and wait until the client can take more. False if it was not sent: the client is gone."""

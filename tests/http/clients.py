@@ -118,9 +118,9 @@ async def connected(server: HttpServer, *, tls: ssl.SSLContext | None = None) ->
 
 @asynccontextmanager
 async def serving(
-    handler: Handler, limits: HttpLimits = DEFAULT, *, tls: ssl.SSLContext | None = None
+    handler: Handler, limits: HttpLimits = DEFAULT, *, tls: ssl.SSLContext | None = None, on_head: bool = False
 ) -> AsyncIterator[HttpServer]:
-    server = await HttpServer.start(handler, LOCALHOST, 0, limits=limits, tls=tls)
+    server = await HttpServer.start(handler, LOCALHOST, 0, limits=limits, tls=tls, on_head=on_head)
     try:
         yield server
     finally:

@@ -1,6 +1,7 @@
 """The same over real sockets, on the production loop: plain, and with TLS and client certificates."""
 
 import asyncio
+import gc
 import ipaddress
 import ssl
 from dataclasses import dataclass
@@ -14,9 +15,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from mainstay.api.errors import StatusError, StatusReason
 from mainstay.env import tasks
+from mainstay.http.connection import ServerConnection
 from mainstay.http.limits import HttpLimits
 from mainstay.http.messages import Answer, Request, Response, StreamResponse
+from mainstay.http.reader import RequestReader
 from mainstay.http.streams import BodyStream
 from tests.http.clients import connected, echo, get, post, serving
 
@@ -113,13 +117,15 @@ async def test_large_bodies_go_both_ways():
 
 
 async def test_httpx_is_content():
-    async with serving(lambda request: Response(200, LARGE)) as server:
+    """The largest answers are sent as they are: to compress them would take too long in one go."""
+    medium = LARGE[: 400 * 1024]
+    async with serving(lambda request: Response(200, LARGE if request.path == "/large" else medium)) as server:
         host, port = server.addresses[0]
         async with httpx.AsyncClient() as client:
-            for _ in range(3):
-                response = await client.get(f"http://{host}:{port}/", headers={"Accept-Encoding": "gzip"})
-                assert response.headers["content-encoding"] == "gzip"
-                assert response.content == LARGE
+            for path, content, encoding in (("/", medium, "gzip"), ("/large", LARGE, None)) * 3:
+                response = await client.get(f"http://{host}:{port}{path}", headers={"Accept-Encoding": "gzip"})
+                assert response.headers.get("content-encoding") == encoding
+                assert response.content == content
 
 
 async def test_a_refusal_arrives_although_the_client_goes_on_sending():
@@ -233,3 +239,40 @@ async def test_draining_works_over_tls(authority: Authority):
         await client.ask(get())
         await server.drain(timedelta(seconds=30))
         assert await client.end() == b""
+
+
+def _find_connections() -> list[object]:
+    return [each for each in gc.get_objects() if isinstance(each, ServerConnection | RequestReader)]
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_a_connection_that_is_over_leaves_nothing_to_the_collector_of_cycles(authority: Authority, is_tls: bool):
+    def refuse(request: Request) -> Answer:
+        if request.arriving is not None:
+            raise StatusError(403, StatusReason.FORBIDDEN, "no")
+        return echo(request)
+
+    async def refuse_body(request: Request) -> Answer:
+        if request.arriving is not None:
+            await request.arriving.read()
+        return refuse(request)
+
+    given, shown = (authority.server_side(), authority.client_side()) if is_tls else (None, None)
+    gc.collect()
+    others = _find_connections()  # Other tests may have left some behind.
+    gc.disable()
+    try:
+        for handler in (refuse, refuse_body):
+            async with serving(handler, tls=given, on_head=True) as server:
+                client = await connected(server, tls=shown)
+                assert (await client.ask(get())).status == 200
+                client.send(post(LARGE[:300_000]))
+                assert (await client.reply()).status == 403
+                client.close()
+                await client.end()
+                while server.connections:
+                    await tasks.turns(1)
+            await tasks.turns(3)
+            assert [each for each in _find_connections() if not any(each is other for other in others)] == []
+    finally:
+        gc.enable()

@@ -203,13 +203,14 @@ async def test_each_request_has_its_own_time():
 
 
 async def test_an_idle_connection_is_closed_without_a_word():
-    async with serving(echo, HttpLimits(idle_within=timedelta(seconds=60))) as server:
+    limits = HttpLimits(first_within=timedelta(seconds=30), idle_within=timedelta(seconds=60))
+    async with serving(echo, limits) as server:
         silent, once = await connected(server), await connected(server)
         await once.ask(get())
         assert await silent.end() == b""
-        assert now_s() == pytest.approx(60, abs=1)
+        assert now_s() == pytest.approx(30, abs=1)
         assert await once.end() == b""
-        assert now_s() == pytest.approx(120, abs=1)
+        assert now_s() == pytest.approx(30 + 60 + 60, abs=1)
 
 
 async def test_a_connection_is_not_idle_while_something_runs():
@@ -239,7 +240,7 @@ async def test_a_client_that_asks_for_the_end_and_never_reads_is_dropped():
 
 
 async def test_more_connections_than_allowed_are_told_to_come_back():
-    async with serving(echo, HttpLimits(connections=2)) as server:
+    async with serving(later(timedelta(seconds=9)), HttpLimits(connections=2)) as server:
         first, second, third = [await connected(server) for _ in range(3)]
         reply = await third.reply()
         assert (reply.status, reply.headers["retry-after"], reply.closes) == (503, "1", True)
