@@ -12,6 +12,10 @@ class InvalidStoreRequest(StoreError):
     """The request itself is wrong. Nothing was changed; do not repeat it."""
 
 
+class TransactionTooLarge(InvalidStoreRequest):
+    """It has more bytes, or more operations, than the store takes at once."""
+
+
 class Compacted(StoreError):
     """The history that was asked for is gone. Take a new range, and watch from its revision."""
 

@@ -58,6 +58,8 @@ class StoreIndex:
         self._shared_rows: dict[int, list[str]] = {}
         """For a log row of several writes: the keys whose version of that revision is still kept."""
         self._samples = Sample(_CHECKED_ONE_IN)
+        self.history_bytes = 0
+        """Of values that are kept only because of the history: those that were replaced or deleted since compaction."""
 
     def apply(self, transaction: Transaction) -> None:
         """Make a transaction part of the history. It must be later than all others."""
@@ -70,6 +72,7 @@ class StoreIndex:
         if len(transaction.changes) > 1:
             self._shared_rows[transaction.revision] = [change.key for change in transaction.changes]
         self._history.append(transaction)
+        self.history_bytes += _count_replaced(transaction)
         self.revision = transaction.revision
         if self._samples.take():
             self._check_keys(transaction)
@@ -113,6 +116,9 @@ class StoreIndex:
             return self.live.get(key)
         self.require_readable(at)
         return self._version(key, at)
+
+    def count(self, prefix: str) -> int:
+        return self._live_keys.under(prefix, limit=0)[1]
 
     def range(self, prefix: str, at: int | None, limit: int | None, after: str | None) -> RangePage:
         if at is None or at == self.revision:
@@ -161,6 +167,15 @@ class StoreIndex:
         start = bisect_right(self._history, revision, lo=self._history_start, key=_by_revision)
         return self._history[start : start + count_max]
 
+    def find_recent(self, bytes_max: int) -> int:
+        """The revision after which the history has no more than so many bytes."""
+        size = 0
+        for transaction in islice(reversed(self._history), len(self._history) - self._history_start):
+            size += _count_replaced(transaction)
+            if size > bytes_max:
+                return transaction.revision
+        return self.compacted
+
     def begin_compaction(self, revision: int) -> None:
         """From now on, nothing before this revision can be read. Call `compact_step` until it returns None."""
         if not self.compacted <= revision <= self.revision:
@@ -198,6 +213,7 @@ class StoreIndex:
             changes += len(self._history[stop].changes)
             stop += 1
         outdated = self._history[start:stop]
+        self.history_bytes -= sum(map(_count_replaced, outdated))
         self._history_start = stop
         if self._history_start > len(self._history) // 2:
             del self._history[: self._history_start]
@@ -240,6 +256,10 @@ class StoreIndex:
         position = bisect_right(past, at, key=_by_revision)
         version = past[position - 1] if position else None
         return version if isinstance(version, Entry) else None
+
+
+def _count_replaced(transaction: Transaction) -> int:
+    return sum([len(change.previous.value) for change in transaction.changes if change.previous is not None])
 
 
 def _revision(entry: Entry | None) -> int | None:

@@ -146,6 +146,9 @@ class MemoryReads(Protocol):
     def look(self, key: str) -> Entry | None:
         """As `Store.get` of the latest, at once."""
 
+    def count(self, prefix: str) -> int:
+        """How many keys begin with a prefix."""
+
 
 class LocalReads(MemoryReads, Protocol):
     """What a store can do besides that this process alone writes: it knows what is staged and not yet durable."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from mainstay.store.errors import InvalidStoreRequest
+from mainstay.store.errors import InvalidStoreRequest, TransactionTooLarge
 from mainstay.store.interface import (
     KEY_BYTES_MAX,
     TRANSACTION_BYTES_MAX,
@@ -54,7 +54,7 @@ def require_transaction(checks: Sequence[Check], writes: Sequence[Write]) -> Non
     if not writes:
         raise InvalidStoreRequest("a commit must write something")
     if len(checks) + len(writes) > TRANSACTION_OPERATIONS_MAX:
-        raise InvalidStoreRequest(
+        raise TransactionTooLarge(
             f"{len(checks)} checks and {len(writes)} writes: together at most {TRANSACTION_OPERATIONS_MAX} are allowed"
         )
     size = 0
@@ -73,7 +73,7 @@ def require_transaction(checks: Sequence[Check], writes: Sequence[Write]) -> Non
                 raise InvalidStoreRequest(f"the value of {write.key!r} is bytes, not {type(write.value).__name__}")
             size += len(write.value)
     if size > TRANSACTION_BYTES_MAX:
-        raise InvalidStoreRequest(f"the transaction has {size} bytes: at most {TRANSACTION_BYTES_MAX} are allowed")
+        raise TransactionTooLarge(f"the transaction has {size} bytes: at most {TRANSACTION_BYTES_MAX} are allowed")
     _require_distinct("checked", checks)
     _require_distinct("written", writes)
 

@@ -133,6 +133,10 @@ class LocalStore:
         require_key(key)
         return self._index.live.get(key)
 
+    def count(self, prefix: str) -> int:
+        self._require_open()
+        return self._index.count(prefix)
+
     async def range(
         self, prefix: str, *, at: int | None = None, limit: int | None = None, after: str | None = None
     ) -> RangePage:
@@ -324,6 +328,20 @@ class LocalStore:
         if revision < self._index.compacted:
             raise Compacted(self._index.compacted)
         return self._holds.take(revision)
+
+    @property
+    def history_bytes(self) -> int:
+        """How much memory the history takes, besides what is there now."""
+        return self._index.history_bytes
+
+    def find_recent(self, bytes_max: int) -> int:
+        """The revision to compact to, so that no more than so many bytes of history are left."""
+        return self._index.find_recent(bytes_max)
+
+    @property
+    def failure(self) -> str:
+        """Why the store takes no more writes. Empty: it does."""
+        return self._broken or ""
 
     async def broken(self) -> str:
         """Wait until the log cannot be trusted any more, and return why. Such a store takes no more writes: the process

@@ -17,6 +17,7 @@ from mainstay.store.index import StoreIndex, Transaction
 from mainstay.store.interface import KeyChange, WatchBatch
 
 SCAN_TRANSACTIONS_MAX: Final = 1000  # Read from the history at a time; then others get their turn.
+SCAN_BYTES_MAX: Final = 2 * 1024 * 1024  # And no more than one transaction beyond this.
 
 
 class LocalWatch:
@@ -118,7 +119,7 @@ class Watches:
             raise FutureRevision(watch.reached, index.revision)
         if watch.reached == index.revision:
             return None
-        transactions = index.transactions_after(watch.reached, SCAN_TRANSACTIONS_MAX)
+        transactions = _take_first(index.transactions_after(watch.reached, SCAN_TRANSACTIONS_MAX))
         return WatchBatch(transactions[-1].revision, _under(watch.prefix, transactions))
 
     def publish(self, transactions: Sequence[Transaction]) -> None:
@@ -143,6 +144,16 @@ class Watches:
         for watch in self._open:
             watch.wake(None)
         self._open.clear()
+
+
+def _take_first(transactions: Sequence[Transaction]) -> Sequence[Transaction]:
+    """As many as a reader looks at without holding up others."""
+    size = 0
+    for count, transaction in enumerate(transactions, 1):
+        size += sum([len(change.entry.value) for change in transaction.changes if change.entry is not None])
+        if size >= SCAN_BYTES_MAX:
+            return transactions[:count]
+    return transactions
 
 
 def _under(prefix: str, transactions: Sequence[Transaction]) -> list[KeyChange]:

@@ -10,6 +10,7 @@ checksum; a missing revision. Not found: damage to a write-ahead file that was n
 SQLite takes for the end of the log.
 """
 
+import logging
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -25,10 +26,15 @@ LOCK: Final = "store.lock"
 NOTE: Final = "store.note"
 APPLICATION_ID: Final = 0x4D_53_54_59  # "MSTY": how we know the file for ours.
 FORMAT: Final = 1
+FREE_PAGES_KEPT: Final = 256  # What is written next finds room there.
+SHRINK_PAGES: Final = 2048  # At a time, after each step of a compaction.
 PAGE_BYTES: Final = (
     8192  # Two or three objects of the usual size to a page; SQLite's 4096 would hold one and waste the rest.
 )
 SIZE_BYTES_MAX: Final = 8 * 1024**3  # Everything is also held in memory: a larger one would not be usable.
+
+
+_log = logging.getLogger(__name__)
 
 
 class SqliteLog:
@@ -127,6 +133,7 @@ class SqliteLog:
         if NOTE in self._disk.names():
             raise Corrupt("the database is empty, though a store was made here")
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # Or the file would never shrink.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(_SCHEMA)
         self._write_note()
@@ -159,6 +166,19 @@ class SqliteLog:
             if self._connection is not None and self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
+        self._shrink()
+
+    def _shrink(self) -> None:
+        """Give back to the disk some of what compaction has freed. The file of an older Mainstay does not shrink."""
+        if self._connection is None:
+            return
+        try:
+            (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
+            if free > FREE_PAGES_KEPT:
+                pages = min(free - FREE_PAGES_KEPT, SHRINK_PAGES)
+                self._connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+        except sqlite3.Error as error:
+            _log.warning("cannot shrink %s: %s", self._path, error)
 
     def _execute(self, statement: str, parameters: Sequence[int | bytes] = ()) -> None:
         if self._connection is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.store.errors import Compacted, FutureRevision, InvalidStoreRequest, StoreClosed
+from mainstay.store.errors import Compacted, FutureRevision, InvalidStoreRequest, StoreClosed, TransactionTooLarge
 from mainstay.store.interface import (
     ABSENT,
     KEY_BYTES_MAX,
@@ -267,7 +267,7 @@ BAD_COMMITS: dict[str, tuple[list[Any], list[Any]]] = {
     "an empty key to delete": ([], [DeleteEntry("")]),
     "an empty key to check": ([Check("", 0)], [Put("a", b"")]),
     "a key that is too long": ([], [Put("k" * (KEY_BYTES_MAX + 1), b"")]),
-    "a key of too many bytes": ([], [Put("ü" * (KEY_BYTES_MAX // 2 + 1), b"")]),
+    "a key of more bytes than allowed": ([], [Put("ü" * (KEY_BYTES_MAX // 2 + 1), b"")]),
     "a key that is no text": ([], [Put("a\ud800", b"")]),
     "a value that is too large": ([], [Put("a", bytes(TRANSACTION_BYTES_MAX))]),
     "values that are too large together": (
@@ -295,9 +295,10 @@ async def test_a_bad_commit_is_refused_and_changes_nothing(backend, what):
     async with backend.open() as store:
         before = await store.range("")
 
-        with pytest.raises(InvalidStoreRequest):
+        with pytest.raises(InvalidStoreRequest) as refused:
             await store.commit(checks, writes)
 
+        assert isinstance(refused.value, TransactionTooLarge) == ("too large" in what or "too many" in what)
         assert await store.range("") == before
 
 

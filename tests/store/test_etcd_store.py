@@ -19,9 +19,11 @@ from mainstay.store.errors import (
     StoreClosed,
     StoreError,
     StoreUnavailable,
+    TransactionTooLarge,
 )
 from mainstay.store.etcd import EtcdStore, open_etcd
-from mainstay.store.etcd.kv import PutKey
+from mainstay.store.etcd.kv import PutKey, RequestTooLarge
+from mainstay.store.etcd.reads import refusal
 from mainstay.store.interface import (
     ABSENT,
     Check,
@@ -111,6 +113,11 @@ async def test_stores_under_different_prefixes_do_not_see_each_other(cluster: st
 def test_a_prefix_that_could_overlap_with_another_is_refused(prefix: str) -> None:
     with pytest.raises(InvalidStoreRequest):
         EtcdStore(FakeEtcd().client(), prefix, chance=Chance(b""))
+
+
+def test_what_etcd_itself_finds_too_large_is_too_large() -> None:
+    """It may be set to take less than we allow."""
+    assert isinstance(refusal(RequestTooLarge("etcdserver: request is too large")), TransactionTooLarge)
 
 
 async def test_a_key_that_is_no_text_is_not_ours() -> None:

@@ -21,6 +21,7 @@ from mainstay.store.errors import (
     StoreClosed,
     StoreError,
     StoreUnavailable,
+    TransactionTooLarge,
 )
 from mainstay.store.etcd.backoff import delay_after
 from mainstay.store.etcd.kv import (
@@ -30,6 +31,7 @@ from mainstay.store.etcd.kv import (
     EtcdNotSent,
     NoAnswer,
     RangeResult,
+    RequestTooLarge,
     RevisionCompacted,
     RevisionInFuture,
     TooManyRequests,
@@ -132,4 +134,6 @@ def refusal(error: EtcdError) -> EtcdError | StoreError:
         return error
     if isinstance(error, CorruptCluster):
         return Corrupt(str(error))
+    if isinstance(error, RequestTooLarge):
+        return TransactionTooLarge(str(error))
     return InvalidStoreRequest(str(error))
