@@ -40,6 +40,7 @@ from mainstay.api.field_shapes import ANY, KEYED, MAP, SET, STRUCT, FieldShape, 
 from mainstay.api.json_values import copied
 from mainstay.api.kind import Kind, Object
 from mainstay.api.managed_fields import APPLY, BEFORE_FIRST_APPLY, UPDATE, Owned, Owner, Owners
+from mainstay.api.object_meta import conform_metadata
 
 _OBJECTS: Final = (STRUCT, MAP, ANY)
 
@@ -92,6 +93,8 @@ class Application:
         after[owner.identity] = Owned(owner, time, ordered(claimed))
         if self.kind.message:
             conform(new, self.kind.message)
+        else:
+            conform_metadata(new)
         managed_fields.put(new, managed_fields.written_owners(after))
         return new
 
@@ -104,7 +107,8 @@ class Application:
         if (version, kind) != (self.kind.group_version, self.kind.kind):
             group, _, bare = str(version).rpartition("/")
             raise bad_request(f"invalid object type: {group}/{bare}, Kind={kind}")
-        metadata = self.patch.get("metadata") or {}
+        metadata = self.patch.get("metadata")
+        metadata = {} if metadata is None else metadata
         if not isinstance(metadata, dict):
             raise bad_request("metadata must be an object")
         if metadata.get("managedFields"):
@@ -128,9 +132,10 @@ class Application:
         return patch
 
     def _require_fitting(self, patch: Object) -> None:
+        checked = copied(patch)
+        unknown = conform(checked, self.kind.message) if self.kind.message else conform_metadata(checked)
         problems = _list_problems(patch, find_shape(self.kind.message), "")
-        if self.kind.message:
-            problems += [f".{path}: field not declared in schema" for path in conform(copied(patch), self.kind.message)]
+        problems += [f".{path}: field not declared in schema" for path in unknown]
         if problems:
             what = f"{self.namespace}/{self.name}; {self.kind.group_version}, Kind={self.kind.kind}"
             text = problems[0] if len(problems) == 1 else "errors:\n" + "\n".join(f"  {each}" for each in problems)

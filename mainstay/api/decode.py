@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from mainstay.api import json_body, protobuf, schema
 from mainstay.api.conform import UNKNOWN_MAX, conform
-from mainstay.api.errors import StatusError, StatusReason, bad_request, invalid, invalid_value
+from mainstay.api.errors import StatusError, StatusReason, bad_request, invalid, invalid_value, quoted
 from mainstay.api.kind import Kind, Object
+from mainstay.api.object_meta import conform_metadata
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
@@ -136,14 +137,14 @@ def _finished(
 ) -> DecodedObject:
     try:
         message = _message(kind)
-        unknown = conform(value, message) if message else _conform_metadata(value)
+        unknown = conform(value, message) if message else conform_metadata(value)
     except StatusError as error:
         raise _unhandled(kind, claimed, error.message) from None
     value["apiVersion"], value["kind"] = claimed
     if validation == IGNORE or not (unknown or duplicates or problems):
         return DecodedObject(value, [])
-    found = [f'unknown field "{path}"' for path in unknown]
-    found += [f'duplicate field "{path}"' for path in duplicates if not _is_below(path, unknown)]
+    found = describe_unknown(unknown)
+    found += [f"duplicate field {quoted(path)}" for path in duplicates if not _is_below(path, unknown)]
     found += problems
     del found[UNKNOWN_MAX:]
     if found and validation == STRICT:
@@ -151,17 +152,14 @@ def _finished(
     return DecodedObject(value, found)
 
 
+def describe_unknown(paths: Sequence[str]) -> list[str]:
+    """What is said of fields that a kind does not have: of the first of them, if there are many."""
+    return [f"unknown field {quoted(path)}" for path in paths[:UNKNOWN_MAX]]
+
+
 def _message(kind: Kind) -> str:
     # With a message that the tables lack, all fields would be unknown. It is better to keep them all.
     return kind.message if schema.is_message(kind.message) else ""
-
-
-def _conform_metadata(value: Object) -> list[str]:
-    """Of a kind that a user defined, only the metadata is known."""
-    if value.get("metadata") is None:
-        value.pop("metadata", None)
-        return []
-    return conform(value["metadata"], schema.OBJECT_META, at="metadata")
 
 
 def _is_below(path: str, unknown: Sequence[str]) -> bool:

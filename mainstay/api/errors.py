@@ -7,7 +7,7 @@ the message is for people, in the words that clients of Kubernetes already know.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 
 class StatusReason(StrEnum):
@@ -63,7 +63,7 @@ def invalid_value(path: str, value: object, detail: str) -> StatusCause:
 
 
 def not_supported(path: str, value: object, supported: Sequence[str]) -> StatusCause:
-    listed = ", ".join(f'"{each}"' for each in supported)
+    listed = ", ".join(quoted(each) for each in supported)
     return StatusCause(CauseType.NOT_SUPPORTED, path, f"Unsupported value: {_shown(value)}: supported values: {listed}")
 
 
@@ -88,7 +88,24 @@ def _shown(value: object) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return quoted(value) if isinstance(value, str) else str(value)
+
+
+def quoted(text: str) -> str:
+    """In quotation marks, on one line, with escapes for what cannot be printed: as Go's `%q` writes it."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_ESCAPES.get(each) or (each if each.isprintable() else _escaped(each)) for each in text) + '"'
+
+
+_ESCAPES: Final = {'"': '\\"', "\\": "\\\\"} | dict(
+    zip("\a\b\f\n\r\t\v", (f"\\{each}" for each in "abfnrtv"), strict=True)
+)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 @dataclass(eq=False)

@@ -34,7 +34,7 @@ from mainstay.api.field_shapes import (
     FieldShape,
     find_shape,
 )
-from mainstay.api.json_values import DEPTH_MAX
+from mainstay.api.json_values import DEPTH_MAX, UNREADABLE
 from mainstay.api.memo import Memo, encoded
 
 FieldSet = dict[str, Any]
@@ -156,7 +156,7 @@ def _shown(step: str) -> str:
     if form == "k:":
         try:
             key = msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return f"[{text}]"
         if not isinstance(key, dict):
             return f"[{text}]"

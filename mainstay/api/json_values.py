@@ -7,9 +7,14 @@ request must never be able to exhaust Python's stack.
 
 from typing import Any, Final
 
+import msgspec
+
 from mainstay.api.errors import StatusError, bad_request
 
 DEPTH_MAX: Final = 100  # Built-in objects go down about 20 levels, the schema of a custom resource perhaps 60.
+
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for JSON or MessagePack that others have written: malformed, no UTF-8, nested too deeply."""
 
 
 def too_deep() -> StatusError:

@@ -46,6 +46,10 @@ EVENTS: Final = KindName("", "v1", "Event", "events", True)
 EVENTS_K8S_IO: Final = KindName("events.k8s.io", "v1", "Event", "events", True)
 LEASES: Final = KindName("coordination.k8s.io", "v1", "Lease", "leases", True)
 PRIORITY_CLASSES: Final = KindName("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False)
+FLOW_SCHEMAS: Final = KindName("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas", False)
+PRIORITY_LEVELS: Final = KindName(
+    "flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", False
+)
 ROLES: Final = KindName("rbac.authorization.k8s.io", "v1", "Role", "roles", True)
 CLUSTER_ROLES: Final = KindName("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False)
 ROLE_BINDINGS: Final = KindName("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", True)

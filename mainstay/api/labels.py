@@ -9,13 +9,13 @@ A selector that is absent from a spec often means nothing instead of everything.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any, Final
 
 from mainstay.api import names
 from mainstay.api.errors import StatusCause, bad_request, forbidden_value, invalid_value, required
+from mainstay.api.remember import remember_short
 
 
 class Operator(StrEnum):
@@ -79,11 +79,85 @@ class Requirement:
         return f"{self.key}{self.operator}{self.values[0]}"
 
 
+class _KeyRequirements:
+    """All that a long selector requires of one label, however many terms say it."""
+
+    __slots__ = ("allowed", "forbidden", "greater", "less", "must_exist")
+
+    def __init__(self) -> None:
+        self.allowed: frozenset[str] | None = None
+        """Values of which the label must have one if it exists."""
+        self.forbidden: set[str] = set()
+        self.must_exist = False
+        self.greater: int | None = None
+        self.less: int | None = None
+
+    def add(self, term: Requirement) -> None:
+        operator = term.operator
+        if operator in _NEGATIVE:
+            self.forbidden.update(term.values)
+            return
+        self.must_exist = self.must_exist or operator is not Operator.DOES_NOT_EXIST
+        if operator in _POSITIVE:
+            self._allow(frozenset(term.values))
+        elif operator is Operator.DOES_NOT_EXIST:
+            self._allow(frozenset())
+        elif operator is not Operator.EXISTS:
+            bound = _integer(term.values[0])
+            if bound is None:
+                self._allow(frozenset())
+            elif operator is Operator.GREATER:
+                self.greater = bound if self.greater is None else max(bound, self.greater)
+            else:
+                self.less = bound if self.less is None else min(bound, self.less)
+
+    def _allow(self, values: frozenset[str]) -> None:
+        self.allowed = values if self.allowed is None else self.allowed & values
+
+    def accepts(self, value: str) -> bool:
+        if value in self.forbidden or (self.allowed is not None and value not in self.allowed):
+            return False
+        if self.greater is None and self.less is None:
+            return True
+        number = _integer(value)
+        if number is None:
+            return False
+        return (self.greater is None or number > self.greater) and (self.less is None or number < self.less)
+
+
+class _LongSelector:
+    """The same for a selector of many terms, in a time that depends on the labels and not on the terms."""
+
+    __slots__ = ("_by_key", "_required")
+
+    def __init__(self, requirements: Sequence[Requirement]) -> None:
+        self._by_key: dict[str, _KeyRequirements] = {}
+        for each in requirements:
+            self._by_key.setdefault(each.key, _KeyRequirements()).add(each)
+        self._required = dict.fromkeys(key for key, each in self._by_key.items() if each.must_exist).keys()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        if len(self._required) > len(labels) or not self._required <= labels.keys():
+            return False
+        by_key = self._by_key
+        return all(key not in by_key or by_key[key].accepts(value) for key, value in labels.items())
+
+
+_LONG_FROM: Final = 8  # Values, of all terms together. Fewer are faster one by one.
+
+
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
     requirements: tuple[Requirement, ...] = ()
+    _long: _LongSelector | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if sum(max(1, len(each.values)) for each in self.requirements) >= _LONG_FROM:
+            object.__setattr__(self, "_long", _LongSelector(self.requirements))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
+        if self._long is not None:
+            return self._long.matches(labels)
         return all(each.matches(labels) for each in self.requirements)
 
     @property
@@ -199,7 +273,7 @@ class _Malformed(Exception):
     """The message is what the client is told."""
 
 
-@lru_cache(maxsize=1024)
+@remember_short(1024)
 def parse(text: str) -> LabelSelector:
     """Read the text form. StatusError 400 if it cannot be read."""
     try:

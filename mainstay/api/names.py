@@ -7,8 +7,9 @@ Where a message goes, and for which field, is for the caller to say: see the cau
 """
 
 import re
-from functools import lru_cache
 from typing import Final
+
+from mainstay.api.remember import remember_short
 
 LABEL_LENGTH_MAX: Final = 63
 SUBDOMAIN_LENGTH_MAX: Final = 253
@@ -121,7 +122,7 @@ def qualified_name(key: str) -> list[str]:
     return list(_problems_of_key(key))
 
 
-@lru_cache(maxsize=4096)  # The same few keys are on all objects.
+@remember_short(4096)  # The same few keys are on all objects.
 def _problems_of_key(key: str) -> list[str]:
     parts = key.split("/")
     if len(parts) > 2:
@@ -139,6 +140,8 @@ def _problems_of_key(key: str) -> list[str]:
 
 
 def label_value(value: str) -> list[str]:
+    if len(value) <= LABEL_LENGTH_MAX and _LABEL_VALUE_PATTERN.fullmatch(value):
+        return []
     problems = _problems_of_length(value, LABEL_LENGTH_MAX)
     if not _LABEL_VALUE_PATTERN.fullmatch(value):
         problems.append(_LABEL_VALUE_WORDS)

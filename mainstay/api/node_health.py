@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from mainstay.api.json_values import UNREADABLE
 from mainstay.api.kind import Object
 from mainstay.api.taints import NO_EXECUTE, NO_SCHEDULE, Taint
 from mainstay.api.well_known_labels import NOT_READY_TAINT, UNREACHABLE_TAINT
@@ -85,7 +86,7 @@ def record_in(node: Object) -> NodeHealthRecord:
     text = (node["metadata"].get("annotations") or {}).get(HEALTH)
     try:
         return _decode(text) if text else NO_RECORD
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return NO_RECORD
 
 

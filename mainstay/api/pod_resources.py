@@ -33,6 +33,10 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 _ANY_ADDRESS: Final = "0.0.0.0"
 
+# More than any machine has (a pebibyte), and little enough that sums of many, and hundredfold ones, fit into 64 bits.
+# What is larger counts as this; nodes have at most half of it, so nothing that large fits anywhere.
+AMOUNT_MAX: Final = 2**50
+
 Amounts = dict[str, int]  # In billionths, until all is added up.
 
 
@@ -53,7 +57,8 @@ def count_scored_requests(pod: Object) -> dict[str, int]:
 def read_allocatable(node: Object) -> dict[str, int]:
     """What a node has for pods, in base units. One that does not say it has nothing."""
     status = node.get("status") or _NOTHING
-    return parse_amounts(status.get("allocatable"))
+    amounts = parse_amounts(status.get("allocatable"))
+    return {resource: min(amount, AMOUNT_MAX // 2) for resource, amount in amounts.items()}
 
 
 def parse_amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
@@ -244,5 +249,5 @@ _MILLI: Final = NANO // 1000
 
 
 def _in_base_units(resource: str, nano: int) -> int:
-    """Rounded up: who asks for some gets some."""
-    return -(-nano // (_MILLI if resource == CPU else NANO))
+    """Rounded up: who asks for some gets some. More than `AMOUNT_MAX` counts as that, so that sums can be stored."""
+    return min(-(-nano // (_MILLI if resource == CPU else NANO)), AMOUNT_MAX)

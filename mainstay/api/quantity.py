@@ -13,8 +13,10 @@ digits already fit its suffix is taken as it stands, even if it has a fraction, 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache, total_ordering
+from functools import total_ordering
 from typing import Final
+
+from mainstay.api.remember import remember_short
 
 NANO: Final = 10**9  # Of these units make one.
 
@@ -118,7 +120,7 @@ def _text(value: str | int | float) -> str:
     return str(value)
 
 
-@lru_cache(maxsize=8192)
+@remember_short(8192)
 def _read(text: str) -> tuple[Quantity, str]:
     """A quantity, and how it is written."""
     text = text.strip()

@@ -21,10 +21,11 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.api import schema_rules as rules
-from mainstay.api.errors import CauseType, StatusCause, invalid_value, not_supported, required
+from mainstay.api.errors import CauseType, StatusCause, StatusError, invalid_value, not_supported, required
 from mainstay.api.formats import find_format_check
 from mainstay.api.json_values import copied, same
 from mainstay.api.kind import Object
+from mainstay.api.object_meta import conform_metadata
 from mainstay.api.patterns import compile_pattern
 
 META: Final = frozenset({"apiVersion", "kind", "metadata"})
@@ -153,6 +154,10 @@ class Schema:
                 for name in ("apiVersion", "kind")
                 if not value.get(name)
             ]
+            try:
+                conform_metadata({"metadata": copied(value.get("metadata"))})
+            except StatusError as error:
+                causes.append(StatusCause(CauseType.INVALID, _path((trail, "metadata")), error.message))
         before = old if type(old) is dict else {}
         properties, additional = self.properties, self.additional
         for name, each in value.items():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from mainstay.api.times import to_duration
 from mainstay.api.well_known_labels import UNSCHEDULABLE_TAINT
 
 NO_SCHEDULE: Final = "NoSchedule"
@@ -98,7 +99,7 @@ def stays_for(pod: Mapping[str, Any], taints: Sequence[Taint]) -> timedelta | No
             return timedelta()
         seconds = fitting[0].get("tolerationSeconds")
         if seconds is not None:
-            found.append(timedelta(seconds=max(0, seconds)))  # One below nothing is nothing.
+            found.append(to_duration(max(0, seconds)))  # One below nothing is nothing.
     return min(found, default=None)
 
 

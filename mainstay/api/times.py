@@ -27,6 +27,9 @@ _NANOSECONDS: Final = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
+SECONDS_MAX: Final = 2**31 - 1  # 68 years.
+_SECONDS_LENGTH: Final = len("2026-01-01T00:00:00")  # The offset follows.
+_MICROSECONDS_LENGTH: Final = len("2026-01-01T00:00:00.000000")
 _NANOSECONDS_MAX: Final = 2**63 - 1
 _DURATION_LENGTH_MAX: Final = 200  # No honest duration is longer; numbers of any size cost time to read.
 
@@ -57,18 +60,18 @@ def _not_a_time(text: str) -> ValueError:
 
 def format_time(moment: datetime) -> str:
     """As `Time`: 2026-01-01T00:00:00Z. The moment must know its offset."""
-    return _in_utc(moment).isoformat(timespec="seconds") + "Z"
+    return _in_utc(moment).isoformat(timespec="seconds")[:_SECONDS_LENGTH] + "Z"
 
 
 def format_micro_time(moment: datetime) -> str:
     """As `MicroTime`: 2026-01-01T00:00:00.000000Z. The moment must know its offset."""
-    return _in_utc(moment).isoformat(timespec="microseconds") + "Z"
+    return _in_utc(moment).isoformat(timespec="microseconds")[:_MICROSECONDS_LENGTH] + "Z"
 
 
 def _in_utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"{moment} has no UTC offset")
-    return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).replace(tzinfo=None)
+    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
 
 
 # Almost all times are written already as they would be stored, and need not be taken apart.
@@ -134,6 +137,11 @@ def human_duration(duration: timedelta) -> str:
 
 def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
     return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
+
+
+def to_duration(seconds: int) -> timedelta:
+    """The seconds that an object says, but no more than a lifetime: what is added to a time must give a time."""
+    return timedelta(seconds=max(-SECONDS_MAX, min(seconds, SECONDS_MAX)))
 
 
 def parse_duration(text: str) -> timedelta:

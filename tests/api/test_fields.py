@@ -81,7 +81,19 @@ def test_an_index_can_ask_for_the_one_value_that_is_required():
 
 FIELDS = st.sampled_from(["metadata.name", "spec.nodeName", "status.phase"])
 VALUES = st.text(alphabet="ab,=\\! ", max_size=4)
-TERMS = st.lists(st.builds(FieldTerm, FIELDS, VALUES, st.booleans()), max_size=4)
+TERMS = st.lists(st.builds(FieldTerm, FIELDS, VALUES, st.booleans()), max_size=8)
+
+
+def test_a_field_is_read_once_however_many_terms_name_it():
+    selector = parse(",".join(f"metadata.name!=a{number},status.phase!=b{number}" for number in range(350)))
+    read: list[str] = []
+
+    def get(field: str) -> str:
+        read.append(field)
+        return "x"
+
+    assert selector.matches(get)
+    assert sorted(read) == ["metadata.name", "status.phase"]
 
 
 @given(TERMS, st.dictionaries(FIELDS, VALUES))

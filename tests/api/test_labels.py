@@ -1,5 +1,7 @@
 """Label selectors, in both of their forms."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -217,6 +219,32 @@ def test_a_selector_matches_what_it_says(wanted, labelled):
     selector = labels.build_selector(wanted)
 
     assert selector.matches(labelled) == all(holds(each, labelled) for each in wanted)
+
+
+@given(st.lists(requirements(), min_size=1, max_size=30), st.dictionaries(KEYS, VALUES))
+def test_a_long_selector_matches_what_it_says(wanted, labelled):
+    held = [each for each in wanted if holds(each, labelled)] * 10
+    failed = [each for each in wanted if not holds(each, labelled)]
+
+    assert labels.build_selector(held).matches(labelled)
+    assert not any(labels.build_selector([*held, each] * 10).matches(labelled) for each in failed)
+
+
+@pytest.mark.parametrize(
+    "term", ["k{}!=v", "app!=v{}", "!k{}", "app>{}", "app in (1000,v{})", "app notin (a{0},b{0},c{0})"]
+)
+def test_what_a_selector_costs_does_not_grow_with_its_terms(term):
+    class Counted(dict[str, str]):
+        looks = 0
+
+        def get(self, key: str, default: Any = None) -> Any:
+            Counted.looks += 1
+            return super().get(key, default)
+
+    selector = parse(",".join(term.format(number) for number in range(350)))
+
+    assert selector.matches(Counted(app="1000", other="x"))
+    assert Counted.looks <= 2
 
 
 @given(st.lists(requirements(), max_size=4))

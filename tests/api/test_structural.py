@@ -258,6 +258,13 @@ def test_all_of_some_schemas_must_fit():
     ]
 
 
+@pytest.mark.parametrize("metadata", ["x", {"labels": {"a": 1}}, {"finalizers": "x"}])
+def test_the_metadata_of_an_embedded_resource_have_the_right_types(metadata):
+    schema = a_schema(a={"type": "object", EMBEDDED: True, PRESERVES: True})
+    causes = schema.validate({"spec": {"a": {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}}})
+    assert [cause.field for cause in causes] == ["spec.a.metadata"]
+
+
 def test_an_embedded_resource_says_what_it_is():
     field = {"type": "object", EMBEDDED: True, PRESERVES: True}
 

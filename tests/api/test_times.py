@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.api.times import (
+    SECONDS_MAX,
     age,
     canonical_micro_time,
     canonical_time,
@@ -16,6 +17,7 @@ from mainstay.api.times import (
     human_duration,
     parse_duration,
     parse_time,
+    to_duration,
 )
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -163,3 +165,9 @@ def test_what_is_no_duration_is_refused_in_the_words_of_go(text, message):
 def test_a_very_long_duration_costs_nothing():
     with pytest.raises(ValueError, match="invalid duration"):
         parse_duration("1" * 1_000_000 + "s")
+
+
+@pytest.mark.parametrize("seconds", [2**63 - 1, -(2**63), 2**31])
+def test_a_number_of_seconds_beyond_a_lifetime_is_one(seconds: int):
+    assert abs(to_duration(seconds)) == timedelta(seconds=SECONDS_MAX)
+    assert to_duration(300) == timedelta(minutes=5)

@@ -11,6 +11,7 @@ import msgspec
 
 from mainstay.api import kind_names
 from mainstay.api.errors import StatusCause, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.json_values import UNREADABLE
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.checks import check_not_negative
 from mainstay.api.kinds.declare import builtin, child, fill, own_status
@@ -230,7 +231,7 @@ def _decoded(text: str | None) -> Any:
     """What a client may have broken is as if it were not there."""
     try:
         return msgspec.json.decode(text) if text else None
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
 
 

@@ -219,6 +219,12 @@ def _check_mounts(mounts: Sequence[Object], path: str, volumes: Collection[str],
         below = mount.get("subPath")
         if below:
             check_local_path(below, f"{path}[{number}].subPath", causes)
+        expression = mount.get("subPathExpr")
+        if expression:
+            if below:
+                detail = "subPathExpr and subPath are mutually exclusive"
+                causes.append(invalid_value(f"{path}[{number}].subPathExpr", expression, detail))
+            check_local_path(expression, f"{path}[{number}].subPathExpr", causes)
         propagation = mount.get("mountPropagation")
         if propagation and propagation not in _PROPAGATIONS:
             causes.append(not_supported(f"{path}[{number}].mountPropagation", propagation, _PROPAGATIONS))

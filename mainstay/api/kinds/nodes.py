@@ -1,12 +1,14 @@
 """Node, and the classes of runtimes that nodes offer."""
 
 from collections.abc import Sequence
+from ipaddress import ip_network
 
 from mainstay.api import kind_names
 from mainstay.api.errors import StatusCause, duplicate, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.ip_addresses import find_special
 from mainstay.api.kind import STATUS, Object, Subresource
 from mainstay.api.kinds.amounts import check_amounts
-from mainstay.api.kinds.checks import check_immutable, check_label, check_qualified, check_selector
+from mainstay.api.kinds.checks import check_immutable, check_label, check_port, check_qualified, check_selector
 from mainstay.api.kinds.declare import builtin, child, flag_at, set_status
 from mainstay.api.kinds.placement import EFFECTS, check_tolerations
 from mainstay.api.names import label_value
@@ -61,15 +63,36 @@ def _validate_node(new: Object, old: Object | None) -> Sequence[StatusCause]:
         if shown in addresses:
             causes.append(duplicate(f"status.addresses[{number}]", address.get("address")))
         addresses.add(shown)
+        if problem := find_special(shown[1] or ""):
+            causes.append(invalid_value(f"status.addresses[{number}].address", shown[1], problem))
+    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
+    if port:  # Without an agent that serves it is 0.
+        check_port(port, "status.daemonEndpoints.kubeletEndpoint.Port", causes)
+    _check_subnets(spec, (old or {}).get("spec") or {}, causes)
     if old is not None:
         was = old.get("spec") or {}
         if was.get("providerID") and spec.get("providerID") != was["providerID"]:
             detail = 'node updates may not change providerID except from "" to valid'
             causes.append(forbidden_value("spec.providerID", detail))
-        if was.get("podCIDRs") and spec.get("podCIDRs") != was["podCIDRs"]:
-            detail = 'node updates may not change podCIDR except from "" to valid'
-            causes.append(forbidden_value("spec.podCIDRs", detail))
+        for field in ("podCIDR", "podCIDRs"):
+            if was.get(field) and spec.get(field) != was[field]:
+                detail = 'node updates may not change podCIDR except from "" to valid'
+                causes.append(forbidden_value(f"spec.{field}", detail))
     return causes
+
+
+def _check_subnets(spec: Object, was: Object, causes: list[StatusCause]) -> None:
+    alone, listed = spec.get("podCIDR"), spec.get("podCIDRs") or []
+    if (alone, listed) == (was.get("podCIDR"), was.get("podCIDRs") or []):
+        return
+    for number, subnet in enumerate(listed or ([alone] if alone else [])):
+        try:
+            ip_network(subnet, strict=False)
+        except ValueError:
+            detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+            causes.append(invalid_value(f"spec.podCIDRs[{number}]", subnet, detail))
+    if alone and listed and listed[0] != alone:
+        causes.append(invalid_value("spec.podCIDRs[0]", listed[0], "must be equal to `podCIDR`"))
 
 
 def _check_taint(taint: Object, path: str, seen: set[tuple[str, str]], causes: list[StatusCause]) -> None:

@@ -8,7 +8,7 @@ from mainstay.api.errors import StatusCause, duplicate, forbidden_value, invalid
 from mainstay.api.kind import Object
 from mainstay.api.kinds.amounts import check_amount, check_amounts, check_resources
 from mainstay.api.kinds.checks import check_label, check_labels, check_subdomain
-from mainstay.api.kinds.containers import check_containers
+from mainstay.api.kinds.containers import check_containers, check_local_path
 from mainstay.api.kinds.placement import check_affinity, check_spread, check_tolerations
 from mainstay.api.memo import Memo, encoded
 
@@ -29,6 +29,14 @@ _REQUIRED_OF_VOLUMES = {
     "csi": ("driver",),
     "image": (),
 }
+_SOURCES_WITH_FILES = ("secret", "configMap", "downwardAPI")
+_SOURCES_WITH_A_FILE = ("serviceAccountToken", "clusterTrustBundle")
+_SYSTEMS = ("linux", "windows")
+_LINUX_ONLY_IN_CONTEXTS = (
+    *("appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls", "runAsUser"),
+    *("runAsGroup", "supplementalGroups", "supplementalGroupsPolicy", "seLinuxChangePolicy", "capabilities"),
+    *("readOnlyRootFilesystem", "privileged", "allowPrivilegeEscalation", "procMount"),
+)
 
 
 def check_template(
@@ -113,6 +121,8 @@ def _check_spec(spec: Object, path: str, causes: list[StatusCause], restart_poli
         check_amounts(spec["overhead"], f"{path}.overhead", causes)
     if get("resources"):
         check_resources(spec["resources"], f"{path}.resources", causes)
+    if system := (get("os") or {}).get("name"):
+        _check_system(spec, system, path, causes)
     gates = get("schedulingGates")
     if gates:
         _check_gates(gates, spec, path, causes)
@@ -173,10 +183,7 @@ def _check_volume_source(kind: str, source: Object, path: str, causes: list[Stat
     for field in _REQUIRED_OF_VOLUMES.get(kind, ()):
         if not source.get(field):
             causes.append(required(f"{path}.{field}"))
-    mode = source.get("defaultMode")
-    if mode is not None and not 0 <= mode <= 0o777:
-        detail = "must be a number between 0 and 0777 (octal), both inclusive"
-        causes.append(invalid_value(f"{path}.defaultMode", mode, detail))
+    _check_mode(source, "defaultMode", path, causes)
     match kind:
         case "hostPath":
             if source.get("type") not in _HOST_PATH_TYPES:
@@ -192,9 +199,61 @@ def _check_volume_source(kind: str, source: Object, path: str, causes: list[Stat
         case "ephemeral":
             if not source.get("volumeClaimTemplate"):
                 causes.append(required(f"{path}.volumeClaimTemplate"))
-    if kind in ("secret", "configMap"):
-        for number, item in enumerate(source.get("items") or ()):
-            if not item.get("key"):
-                causes.append(required(f"{path}.items[{number}].key"))
-            if not item.get("path"):
-                causes.append(required(f"{path}.items[{number}].path"))
+        case "projected":
+            for number, each in enumerate(source.get("sources") or ()):
+                for part, said in each.items():
+                    if said is not None:
+                        _check_files(part, said, f"{path}.sources[{number}].{part}", causes)
+    _check_files(kind, source, path, causes)
+
+
+def _check_files(kind: str, source: Object, path: str, causes: list[StatusCause]) -> None:
+    """Which files a source becomes: each is below the volume, and none has a name that the agent writes by."""
+    if kind in _SOURCES_WITH_A_FILE and source.get("path"):
+        _check_file_path(source["path"], f"{path}.path", causes)
+    if kind not in _SOURCES_WITH_FILES:
+        return
+    for number, item in enumerate(source.get("items") or ()):
+        here = f"{path}.items[{number}]"
+        if kind != "downwardAPI" and not item.get("key"):
+            causes.append(required(f"{here}.key"))
+        if not item.get("path"):
+            causes.append(required(f"{here}.path"))
+        else:
+            _check_file_path(item["path"], f"{here}.path", causes)
+        _check_mode(item, "mode", here, causes)
+
+
+def _check_file_path(value: str, path: str, causes: list[StatusCause]) -> None:
+    check_local_path(value, path, causes)
+    if value.startswith("..") and not value.startswith("../") and value != "..":
+        causes.append(invalid_value(path, value, "must not start with '..'"))
+
+
+def _check_mode(source: Object, field: str, path: str, causes: list[StatusCause]) -> None:
+    mode = source.get(field)
+    if mode is not None and not 0 <= mode <= 0o777:
+        detail = "must be a number between 0 and 0777 (octal), both inclusive"
+        causes.append(invalid_value(f"{path}.{field}", mode, detail))
+
+
+def _check_system(spec: Object, system: str, path: str, causes: list[StatusCause]) -> None:
+    """A pod says for which system it is. What that one does not have it must not ask for."""
+    if system not in _SYSTEMS:
+        causes.append(not_supported(f"{path}.os.name", system, _SYSTEMS))
+        return
+    containers = [
+        (f"{path}.{field}[{number}]", each)
+        for field in ("containers", "initContainers")
+        for number, each in enumerate(spec.get(field) or ())
+    ]
+    found: list[str] = []
+    if system == "windows":
+        found += [f"{path}.{field}" for field in ("hostUsers", "shareProcessNamespace") if spec.get(field) is not None]
+        found += [f"{path}.{field}" for field in ("hostPID", "hostIPC") if spec.get(field)]
+    for here, holder in ((path, spec), *containers):
+        context = holder.get("securityContext") or {}
+        forbidden = ("windowsOptions",) if system == "linux" else _LINUX_ONLY_IN_CONTEXTS
+        found += [f"{here}.securityContext.{field}" for field in forbidden if context.get(field) is not None]
+    what = "windows options cannot be set for a linux pod" if system == "linux" else "cannot be set for a windows pod"
+    causes.extend(forbidden_value(each, what) for each in found)

@@ -4,7 +4,8 @@ pod_defaults.py, what may change later in pod_update.py."""
 from collections.abc import Sequence
 
 from mainstay.api import kind_names
-from mainstay.api.errors import StatusCause, forbidden_value
+from mainstay.api.errors import StatusCause, forbidden_value, invalid_value
+from mainstay.api.ip_addresses import check_pair
 from mainstay.api.kind import STATUS, Object, Subresource
 from mainstay.api.kinds.declare import at, builtin, flag_at, set_status
 from mainstay.api.kinds.pod_defaults import default_pod, default_template
@@ -18,6 +19,7 @@ _PROXY = ("create", "delete", "get", "patch", "update")
 _CHANGE = ("get", "patch", "update")
 _SILENT = (NOT_READY_TAINT, UNREACHABLE_TAINT)
 _PATIENCE_S = 300
+_ADDRESSES = (("podIP", "podIPs"), ("hostIP", "hostIPs"))
 
 
 def _addresses(pod: Object) -> str:
@@ -92,6 +94,7 @@ def _nano(amount: str | int | float | None) -> int:
 def _validate_pod(new: Object, old: Object | None) -> Sequence[StatusCause]:
     causes: list[StatusCause] = []
     if old is not None:
+        _check_addresses(new.get("status") or {}, old.get("status") or {}, causes)
         if new["spec"] == old["spec"]:
             return causes  # It was valid once, and rules that came later are not for what is there.
         check_pod_update(new["spec"], old["spec"], causes)
@@ -99,6 +102,43 @@ def _validate_pod(new: Object, old: Object | None) -> Sequence[StatusCause]:
         causes.append(forbidden_value("spec.ephemeralContainers", "cannot be set on create"))
     check_pod_spec(new["spec"], "spec", causes)
     return causes
+
+
+def _check_addresses(status: Object, was: Object, causes: list[StatusCause]) -> None:
+    """Those that are there stay, whatever they are: a rule that came later does not hold up an agent's reports."""
+    for field, listed in _ADDRESSES:
+        if status.get(field) != was.get(field) or status.get(listed) != was.get(listed):
+            check_pair(status, field, "status", causes)
+
+
+def validate_resize(new: Object, old: Object) -> Sequence[StatusCause]:
+    """What is wrong with a change by `pods/resize`: it gives containers other amounts of CPU and memory."""
+    causes: list[StatusCause] = []
+    if _but_resources(new["spec"]) != _but_resources(old["spec"]):
+        causes.append(forbidden_value("spec", "only cpu and memory resources for containers are mutable"))
+        return causes
+    check_pod_spec(new["spec"], "spec", causes)
+    if not causes and qos_class(new["spec"]) != qos_class(old["spec"]):
+        detail = "Pod QOS Class may not change as a result of resizing"
+        causes.append(invalid_value("spec", qos_class(new["spec"]), detail))
+    return causes
+
+
+def _but_resources(spec: Object) -> Object:
+    """A spec without what a resize may change."""
+    return {name: _fixed(value) if name in ("containers", "initContainers") else value for name, value in spec.items()}
+
+
+def _fixed(containers: Sequence[Object]) -> list[Object]:
+    return [{name: value for name, value in each.items() if name != "resources"} for each in containers]
+
+
+def validate_ephemeral(new: Object, old: Object) -> Sequence[StatusCause]:
+    """What is wrong with a change by `pods/ephemeralcontainers`: no agent runs any."""
+    if new.get("spec") == old.get("spec"):
+        return ()
+    text = "ephemeral containers are not supported: use `kubectl exec` instead of `kubectl debug`"
+    return [forbidden_value("spec.ephemeralContainers", text)]
 
 
 def _default_pod_template(new: Object) -> None:

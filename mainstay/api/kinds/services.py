@@ -5,6 +5,7 @@ from ipaddress import ip_address
 
 from mainstay.api import kind_names
 from mainstay.api.errors import StatusCause, duplicate, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.ip_addresses import NOT_AN_ADDRESS, check_target
 from mainstay.api.kind import STATUS, Object, Subresource
 from mainstay.api.kinds.checks import (
     PROTOCOLS,
@@ -127,7 +128,7 @@ def _validate_service(new: Object, old: Object | None) -> Sequence[StatusCause]:
         if spec.get(field):
             check_one_of(spec, field, ("Cluster", "Local"), "spec", causes)
     for number, address in enumerate(spec.get("externalIPs") or ()):
-        _check_address(address, f"spec.externalIPs[{number}]", causes)
+        check_target(address, f"spec.externalIPs[{number}]", causes)
     if old is not None:
         was = old.get("spec") or {}
         keeps_address = was.get("clusterIP") and "ExternalName" not in (kind, was.get("type"))
@@ -178,8 +179,7 @@ def _check_address(address: object, path: str, causes: list[StatusCause]) -> Non
     try:
         ip_address(str(address))
     except ValueError:
-        detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-        causes.append(invalid_value(path, address, detail))
+        causes.append(invalid_value(path, address, NOT_AN_ADDRESS))
 
 
 def _default_endpoints(new: Object) -> None:
@@ -197,7 +197,7 @@ def _validate_endpoints(new: Object, old: Object | None) -> Sequence[StatusCause
             causes.append(required(here, "must specify `addresses` or `notReadyAddresses`"))
         for field in ("addresses", "notReadyAddresses"):
             for index, address in enumerate(subset.get(field) or ()):
-                _check_address(address.get("ip") or "", f"{here}.{field}[{index}].ip", causes)
+                check_target(address.get("ip") or "", f"{here}.{field}[{index}].ip", causes)
         ports = subset.get("ports") or ()
         for index, port in enumerate(ports):
             path = f"{here}.ports[{index}]"
@@ -264,6 +264,8 @@ def _check_slice_address(kind: str, address: str, path: str, causes: list[Status
         found = ""
     if kind in ("IPv4", "IPv6") and found != kind:
         causes.append(invalid_value(path, address, f"must be a valid {kind} address"))
+    elif found:
+        check_target(address, path, causes)
 
 
 SERVICE = builtin(

@@ -299,3 +299,79 @@ def test_gates_may_only_be_opened_and_until_then_the_pod_may_be_directed():
     assert problems(POD, closed, gated) == [
         "spec.schedulingGates[2].name: Forbidden: only deletion is allowed, but found new scheduling gate 'c'"
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/etc/passwd", "must be a relative path"),
+        ("../../x", "must not contain '..'"),
+        ("a/../../x", "must not contain '..'"),
+        ("..", "must not contain '..'"),
+        ("..data/x", "must not start with '..'"),
+        ("..2026_11_18", "must not start with '..'"),
+    ],
+)
+def test_the_files_of_a_volume_stay_in_it_and_have_names_of_their_own(path, why):
+    item = {"key": "k", "path": path}
+    field = {"path": path, "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}
+    volumes = [
+        {"name": "a", "configMap": {"name": "m", "items": [item]}},
+        {"name": "b", "secret": {"secretName": "s", "items": [item]}},
+        {"name": "c", "downwardAPI": {"items": [field]}},
+        {
+            "name": "d",
+            "projected": {
+                "sources": [
+                    {"configMap": {"name": "m", "items": [item]}},
+                    {"secret": {"name": "m", "items": [item]}},
+                    {"downwardAPI": {"items": [field]}},
+                    {"serviceAccountToken": {"path": path, "expirationSeconds": 3600}},
+                ]
+            },
+        },
+    ]
+    places = [
+        "[0].configMap.items[0]",
+        "[1].secret.items[0]",
+        "[2].downwardAPI.items[0]",
+        "[3].projected.sources[0].configMap.items[0]",
+        "[3].projected.sources[1].secret.items[0]",
+        "[3].projected.sources[2].downwardAPI.items[0]",
+        "[3].projected.sources[3].serviceAccountToken",
+    ]
+
+    assert wrong(volumes=volumes) == [f'spec.volumes{each}.path: Invalid value: "{path}": {why}' for each in places]
+
+
+def test_the_files_of_a_volume_may_be_in_directories():
+    items = [{"key": "k", "path": "a/b..c/.hidden"}]
+
+    assert wrong(volumes=[{"name": "a", "configMap": {"name": "m", "items": items}}]) == []
+
+
+def test_a_sub_path_by_variables_stays_in_its_volume():
+    mounts = [{"name": "a", "mountPath": "/a", "subPathExpr": "../$(X)"}]
+
+    assert wrong({"volumeMounts": mounts}, volumes=[{"name": "a", "emptyDir": {}}]) == [
+        """spec.containers[0].volumeMounts[0].subPathExpr: Invalid value: "../$(X)": must not contain '..'"""
+    ]
+
+
+def test_a_pod_for_another_system_asks_for_nothing_that_only_linux_has():
+    context = {"seccompProfile": {"type": "Unconfined"}}
+    container = {"securityContext": {"privileged": True, **context}}
+
+    assert wrong(container, os={"name": "windows"}, hostPID=True, securityContext=context) == [
+        "spec.hostPID: Forbidden: cannot be set for a windows pod",
+        "spec.securityContext.seccompProfile: Forbidden: cannot be set for a windows pod",
+        "spec.containers[0].securityContext.seccompProfile: Forbidden: cannot be set for a windows pod",
+        "spec.containers[0].securityContext.privileged: Forbidden: cannot be set for a windows pod",
+    ]
+    options = {"windowsOptions": {"hostProcess": False}}
+    assert wrong(os={"name": "linux"}, securityContext=options) == [
+        "spec.securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod"
+    ]
+    assert wrong(os={"name": "plan9"}) == [
+        'spec.os.name: Unsupported value: "plan9": supported values: "linux", "windows"'
+    ]
