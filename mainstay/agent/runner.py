@@ -35,10 +35,33 @@ class Mount:
     """A directory (or one file) that the container finds at `path`."""
 
     source: str
-    """Where it is on the machine."""
+    """The volume: where it is on the machine."""
     path: str
     """Where the container expects it: absolute."""
     is_read_only: bool = False
+    sub_path: str = ""
+    """The part of the volume that is mounted; empty: all. Whatever links are in the volume, it is never outside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityOptions:
+    """What a container asks for in its `securityContext`, besides users and groups. What is not said is up to the
+    runner, and as strict as it can be."""
+
+    is_privileged: bool = False
+    is_read_only: bool = False
+    """All that it sees but its volumes."""
+    capabilities_added: tuple[str, ...] = ()
+    """In the words of Kubernetes: `NET_BIND_SERVICE`, `ALL`."""
+    capabilities_dropped: tuple[str, ...] = ()
+    gains_nothing: bool = False
+    """It insists on it: `allowPrivilegeEscalation: false`."""
+    seccomp: str = ""
+    """`RuntimeDefault` or `Unconfined`."""
+    has_host_pids: bool = False
+    has_host_ipc: bool = False
+    has_own_users: bool = False
+    """It insists on a user namespace: `hostUsers: false`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +80,7 @@ class ContainerSpec:
     user: int | None = None
     group: int | None = None
     groups: tuple[int, ...] = ()
+    security: SecurityOptions = SecurityOptions()
     mounts: tuple[Mount, ...] = ()
     cpu_millis_wanted: int = 0
     cpu_millis_max: int | None = None

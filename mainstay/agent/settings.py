@@ -56,5 +56,9 @@ class AgentSettings:
     """Nothing is really run: pods need no command, nothing is read for them, and no Events are written."""
     build: str = ""
     """Of the agent, for the records of its decisions."""
+    container_user: int | None = None
+    """Who containers are that name no user. None: who the agent is."""
+    isolation: str = ""
+    """What containers are kept from on this node, and what not. Empty: they are no processes."""
     limits_note: str = ""
     """What the runner cannot enforce here. Shown on the Node."""

@@ -37,6 +37,7 @@ from mainstay.env.machine import Machine, MachineFacts
 from mainstay.loop.fencing import holder_times
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
+ISOLATION: Final = "mainstay.dev/isolation"
 LIMITS_NOTE: Final = "mainstay.dev/limits"
 
 LOOK_EVERY: Final = timedelta(seconds=10)
@@ -134,6 +135,12 @@ class NodeAgent:
         if not is_same:
             body = {"metadata": {key: value for key, value in metadata.items() if key != "name"}}
             await self._client.patch(NODES, self.name, "", body)
+        had, subnet = (there.get("spec") or {}).get("podCIDR"), str(self._settings.pod_subnet)
+        if had and had != subnet:
+            text = "%s: the Node has podCIDR %s and this agent %s, so the server refuses the addresses of its pods:"
+            _logger.error(
+                f"{text} start the agent with --pod-subnet %s, or delete the Node first", *(self.name, had, subnet, had)
+            )
         self.object = there
         await self._report(facts)
 
@@ -200,6 +207,8 @@ class NodeAgent:
         annotations: dict[str, str] = {}
         if self._settings.certificate_digest:
             annotations[AGENT_CERTIFICATE] = f"sha256:{self._settings.certificate_digest}"
+        if self._settings.isolation:
+            annotations[ISOLATION] = self._settings.isolation
         if self._settings.limits_note:
             annotations[LIMITS_NOTE] = self._settings.limits_note
         return annotations
@@ -326,7 +335,9 @@ class NodeAgent:
                 return await do()
             except ApiError as error:
                 attempt += 1
-                _logger.debug("%s: failed to %s: %s", self.name, what, error)
+                # A refusal does not pass by itself: labels, for instance, that only an administrator may set on a Node.
+                level = logging.WARNING if error.status == 403 and attempt == 1 else logging.DEBUG
+                _logger.log(level, "%s: failed to %s: %s", self.name, what, error)
                 await tasks.sleep(self._delay(attempt, error))
 
     def _delay(self, attempt: int, error: Exception) -> timedelta:

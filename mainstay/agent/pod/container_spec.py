@@ -15,6 +15,7 @@ from typing import Any, Final
 from mainstay.agent.pod.downward import Surroundings
 from mainstay.agent.pod.environment import CONFIG_ERROR, Environment, empty_in, expanded
 from mainstay.agent.pod.facts import ContainerWaiting
+from mainstay.agent.pod.security import SecurityRefused, read_security
 from mainstay.agent.pod.volumes import has_content
 from mainstay.agent.runner import ContainerId, ContainerSpec, Mount, PodPlace
 from mainstay.api.annotations import AT_MOST_ONE
@@ -38,6 +39,10 @@ def build_container_spec(
     user = security.get("runAsUser")
     if security.get("runAsNonRoot") and (facts.user if user is None else user) == 0:
         return ContainerWaiting(CONFIG_ERROR, _root_refused(pod, container, user))
+    try:
+        options = read_security(spec, container)
+    except SecurityRefused as refused:
+        return ContainerWaiting(CONFIG_ERROR, str(refused))
     mounts = []
     for said in container.get("volumeMounts") or ():
         mount = _build_mount(said, spec, place, env)
@@ -57,6 +62,7 @@ def build_container_spec(
         user=user,
         group=security.get("runAsGroup"),
         groups=_build_groups(of_pod),
+        security=options,
         mounts=tuple(mounts),
         cpu_millis_wanted=to_milli((resources.get("requests") or _NOTHING).get("cpu") or 0),
         cpu_millis_max=to_milli(limits.get("cpu") or 0) or None,
@@ -107,9 +113,10 @@ def _build_mount(
         return ContainerWaiting(CONFIG_ERROR, f"unable to provision SubPath `{below}`: must not contain '..'")
     volume = next((each for each in spec.get("volumes") or () if each["name"] == name), _NOTHING)
     return Mount(
-        source=posixpath.normpath(posixpath.join(source, below)) if below else source,
+        source=source,
         path=posixpath.normpath(posixpath.join("/", said["mountPath"])),
         is_read_only=bool(said.get("readOnly")) or has_content(volume),
+        sub_path="" if posixpath.normpath(below) == "." else posixpath.normpath(below),
     )
 
 

@@ -154,10 +154,21 @@ def _told_to_all(pod: Object, facts: Surroundings) -> dict[str, str]:
         "NODE_NAME": facts.node_name,
     }
     if facts.service_host:
-        told["KUBERNETES_SERVICE_HOST"] = facts.service_host
-        told["KUBERNETES_SERVICE_PORT"] = str(facts.service_port)
-        told["KUBERNETES_SERVICE_PORT_HTTPS"] = str(facts.service_port)
+        told |= _tell_api_server(facts.service_host, str(facts.service_port))
     return told
+
+
+def _tell_api_server(host: str, port: str) -> dict[str, str]:
+    """Where the API server is, as every pod is told it; with the port that really answers."""
+    url = f"tcp://{host}:{port}"
+    variables = {"": url, "_PROTO": "tcp", "_PORT": port, "_ADDR": host}
+    return {
+        "KUBERNETES_SERVICE_HOST": host,
+        "KUBERNETES_SERVICE_PORT": port,
+        "KUBERNETES_SERVICE_PORT_HTTPS": port,
+        "KUBERNETES_PORT": url,
+        **{f"KUBERNETES_PORT_{port}_TCP{name}": value for name, value in variables.items()},
+    }
 
 
 def _read_all(source: Mapping[str, Any], sources: Sources) -> dict[str, str]:

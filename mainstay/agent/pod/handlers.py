@@ -10,6 +10,7 @@ import ssl
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+from urllib.parse import quote
 
 from mainstay.agent.runner import CannotRun, ContainerId, NoSuchContainer, Runner
 from mainstay.api.kind import Object
@@ -18,6 +19,8 @@ from mainstay.env import network, tasks
 OUTPUT_BYTES_MAX: Final = 10 * 1024
 _HEAD_BYTES_MAX: Final = 64 * 1024
 _SHOWN_MAX: Final = 1024
+_IN_PATHS: Final = "/?&=%:;,+@!$'()*~#[]"
+_PRINTABLE: Final = 0x20  # What is before it would end a line of the request, and begin another.
 _USER_AGENT: Final = "kube-probe/1.36"  # Servers that leave probes out of their logs know it by this.
 
 
@@ -94,7 +97,14 @@ async def _fetch(said: Object, whom: HandlerTarget) -> HandlerResult:
         path = f"/{path}"
     headers = {"host": f"{host}:{port}", "user-agent": _USER_AGENT, "accept": "*/*", "connection": "close"}
     headers.update({each["name"].lower(): each.get("value") or "" for each in said.get("httpHeaders") or ()})
-    lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    if any(ord(letter) < _PRINTABLE for text in (path, host, *headers, *headers.values()) for letter in text):
+        raise ValueError("the path, host or headers of the request have control characters")
+    lines = [
+        f"GET {quote(path, safe=_IN_PATHS)} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in headers.items()),
+        "",
+        "",
+    ]
     transport, answer = await network.connect(_StatusLine, host, port, tls=tls)
     try:
         transport.write("\r\n".join(lines).encode())

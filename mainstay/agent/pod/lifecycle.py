@@ -177,7 +177,7 @@ def _grace(pod: Object) -> timedelta:
     said = pod["metadata"].get("deletionGracePeriodSeconds")
     if "deletionTimestamp" not in pod["metadata"] or said is None:
         said = pod["spec"].get("terminationGracePeriodSeconds")
-    return timedelta(seconds=max(1, GRACE_S if said is None else said))
+    return times.to_duration(max(1, GRACE_S if said is None else said))
 
 
 def _is_removable(pod: Object, stored: Mapping[str, Any], status: Object) -> bool:
@@ -230,7 +230,7 @@ def _running(container: Container, latest: ContainerAttempt, facts: PodFacts, gr
         is_startup = verdicts.failed is FailedProbe.STARTUP
         probe = container.spec.get("startupProbe" if is_startup else "livenessProbe") or _NOTHING
         seconds = probe.get("terminationGracePeriodSeconds")
-        patience = grace if seconds is None else timedelta(seconds=seconds)
+        patience = grace if seconds is None else times.to_duration(seconds)
         return [_end(container, patience, EndReason.STARTUP if is_startup else EndReason.LIVENESS)]
     if container.is_stored_of_latest and container.stored.get("image") != container.spec.get("image"):
         return [_end(container, grace, EndReason.CHANGED)]

@@ -5,18 +5,16 @@ own pods only, and an old copy must not be handed out. What the volumes are made
 the pod runs. Turning it into variables, files and commands is plain (environment.py, volumes.py, container_spec.py).
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
-
-import msgspec
 
 from mainstay.agent.node.node import NodeAgent
 from mainstay.agent.pod.container_spec import build_container_spec
 from mainstay.agent.pod.downward import Surroundings
 from mainstay.agent.pod.environment import Missing, Sources, build_environment, find_needs
 from mainstay.agent.pod.facts import ContainerWaiting
-from mainstay.agent.pod.volumes import has_content, plan_volumes, wants_token
+from mainstay.agent.pod.tokens import PodTokens
+from mainstay.agent.pod.volumes import has_content, plan_volumes
 from mainstay.agent.runner import CannotRun, ContainerId, ContainerSpec, PodPlace, Runner
 from mainstay.agent.settings import AgentSettings
 from mainstay.api.annotations import is_at_most_one
@@ -29,20 +27,12 @@ from mainstay.env.machine import user_id
 
 TRY_AGAIN_AFTER: Final = timedelta(seconds=5)
 """When something that a pod needs is not there."""
-TOKEN_LASTS: Final = timedelta(hours=1)
-_TOKEN_USED: Final = 0.8  # Of its time, a token is used so long.
 _COMMAND: Final = ("pretend",)
 
 _KINDS: Final = {
     "ConfigMap": CONFIG_MAPS,
     "Secret": SECRETS,
 }
-
-
-@dataclass(slots=True)
-class _Token:
-    text: str
-    renew_at_ns: int
 
 
 class Preparing:
@@ -54,7 +44,7 @@ class Preparing:
         self._runner = runner
         self._node = node
         self._settings = settings
-        self._tokens: dict[str, _Token] = {}
+        self._tokens = PodTokens(client, clock)
 
     def has_content(self, pod: Object) -> bool:
         """Whether its volumes have to be looked at again now and then."""
@@ -66,8 +56,8 @@ class Preparing:
         try:
             plans: Any = []
             if not self._settings.is_pretend and (pod.get("spec") or {}).get("volumes"):
-                token = await self._request_token(pod) if wants_token(pod) else None
-                plans = plan_volumes(pod, await self._collect_sources(pod), token, self._surroundings(address))
+                tokens = await self._tokens.collect(pod)
+                plans = plan_volumes(pod, await self._collect_sources(pod), tokens, self._surroundings(address))
                 if isinstance(plans, Missing):
                     return self._waiting(plans.reason, plans.message, plans.missing)
             return await self._runner.place(metadata["uid"], metadata["namespace"], metadata["name"], plans)
@@ -96,7 +86,7 @@ class Preparing:
         return found
 
     def forget(self, uid: str) -> None:
-        self._tokens.pop(uid, None)
+        self._tokens.forget(uid)
 
     def _surroundings(self, address: str) -> Surroundings:
         settings = self._settings
@@ -107,7 +97,7 @@ class Preparing:
             allocatable=self._node.allocatable,
             service_host=settings.service_host,
             service_port=settings.service_port,
-            user=user_id(),
+            user=user_id() if settings.container_user is None else settings.container_user,
             has_images=settings.is_pretend,
         )
 
@@ -120,32 +110,6 @@ class Preparing:
             except NotFound:
                 continue
         return found
-
-    async def _request_token(self, pod: Object) -> str | None:
-        """A token of the pod's service account, for as long as the pod is there. None: the server issues none."""
-        metadata, spec = pod["metadata"], pod.get("spec") or {}
-        uid, now_ns = metadata["uid"], self._clock.monotonic_ns()
-        held = self._tokens.get(uid)
-        if held is not None and now_ns < held.renew_at_ns:
-            return held.text
-        account = spec.get("serviceAccountName") or "default"
-        bound = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": uid}
-        seconds = int(TOKEN_LASTS.total_seconds())
-        body = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": seconds, "boundObjectRef": bound},
-        }
-        path = f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{account}/token"
-        try:
-            answer = msgspec.json.decode((await self._client.request("POST", path, body=body)).body)
-        except ApiError as error:
-            if error.status in (403, 404):  # Without such an account, or the right to it: the pod does without.
-                return None
-            raise
-        text = str(answer["status"]["token"])
-        self._tokens[uid] = _Token(text, now_ns + int(seconds * _TOKEN_USED * 1e9))
-        return text
 
     def _waiting(self, reason: str, message: str, missing: str = "") -> ContainerWaiting:
         return ContainerWaiting(reason, message, self._clock.wall() + TRY_AGAIN_AFTER, missing)

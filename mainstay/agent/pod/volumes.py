@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from mainstay.agent.pod.downward import Surroundings, Unresolved, read_field, read_resource
 from mainstay.agent.pod.environment import CONFIG_MAP, SECRET, Missing, Sources, secret_bytes
+from mainstay.agent.pod.tokens import Tokens, read_token_need
 from mainstay.agent.runner import VolumeFile, VolumePlan
 from mainstay.api.kind import Object
 
@@ -30,12 +31,12 @@ _TOKEN_MODE: Final = 0o600  # When a group is named that may read it. Else there
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
-def plan_volumes(pod: Object, sources: Sources, token: str | None, facts: Surroundings) -> list[VolumePlan] | Missing:
-    """All volumes of a pod, in its order. Without a token, sources of tokens are left out."""
+def plan_volumes(pod: Object, sources: Sources, tokens: Tokens, facts: Surroundings) -> list[VolumePlan] | Missing:
+    """All volumes of a pod, in its order. `tokens` has what tokens.py finds that they need."""
     plans = []
     for volume in (pod.get("spec") or _NOTHING).get("volumes") or ():
         try:
-            plans.append(_plan_volume(volume, pod, sources, token, facts))
+            plans.append(_plan_volume(volume, pod, sources, tokens, facts))
         except Unresolved as problem:
             text = f'MountVolume.SetUp failed for volume "{volume["name"]}" : {problem}'
             return Missing(FAILED_MOUNT, text, problem.missing)
@@ -47,17 +48,8 @@ def has_content(volume: Mapping[str, Any]) -> bool:
     return any(volume.get(kind) is not None for kind in WITH_CONTENT)
 
 
-def wants_token(pod: Object) -> bool:
-    """Whether any volume of a pod has a token of its service account in it."""
-    return any(
-        source.get("serviceAccountToken") is not None
-        for volume in (pod.get("spec") or _NOTHING).get("volumes") or ()
-        for source in (volume.get("projected") or _NOTHING).get("sources") or ()
-    )
-
-
 def _plan_volume(
-    volume: Mapping[str, Any], pod: Object, sources: Sources, token: str | None, facts: Surroundings
+    volume: Mapping[str, Any], pod: Object, sources: Sources, tokens: Tokens, facts: Surroundings
 ) -> VolumePlan:
     name = volume["name"]
     group = ((pod.get("spec") or _NOTHING).get("securityContext") or _NOTHING).get("fsGroup")
@@ -76,7 +68,7 @@ def _plan_volume(
     mode = _MODE if said.get("defaultMode") is None else said["defaultMode"]
     files: dict[str, VolumeFile] = {}
     for source in said.get("sources") or () if kind == "projected" else ({kind: said},):
-        for file in _build_files(source, mode, pod, sources, token, facts, has_group=group is not None):
+        for file in _build_files(source, mode, pod, sources, tokens, facts, has_group=group is not None):
             files[file.path] = file
     if group is not None:
         files = {path: VolumeFile(path, each.data, each.mode | _GROUP_MAY_READ) for path, each in files.items()}
@@ -92,7 +84,7 @@ def _build_files(
     mode: int,
     pod: Object,
     sources: Sources,
-    token: str | None,
+    tokens: Tokens,
     facts: Surroundings,
     *,
     has_group: bool,
@@ -105,7 +97,7 @@ def _build_files(
         return [_downward(item, mode, pod, facts) for item in downward.get("items") or ()]
     if (of_account := source.get("serviceAccountToken")) is not None:
         token_mode = _TOKEN_MODE if has_group else mode
-        return [] if token is None else [VolumeFile(of_account["path"], token.encode(), token_mode)]
+        return [VolumeFile(of_account["path"], tokens[read_token_need(of_account)].encode(), token_mode)]
     kind = _find_kind({"name": "", **source})
     # What signs and distributes certificates is no part of the cluster: a pod that can do without should say so.
     if (source.get(kind) or _NOTHING).get("optional"):

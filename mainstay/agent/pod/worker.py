@@ -36,6 +36,7 @@ from mainstay.agent.pod.record import AgentRecording, PodDecisionSummary, gone, 
 from mainstay.agent.pod.status_report import RETRY, StatusReport, Turns
 from mainstay.agent.runner import CannotRun, ContainerId, Exited, PodPlace, Runner, Running, State
 from mainstay.agent.settings import AgentSettings
+from mainstay.api import times
 from mainstay.api.annotations import is_at_most_one
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
@@ -325,13 +326,24 @@ class PodWorker:
         except NotFound:
             self._gone()
         except ApiError as error:
-            return self._failed("get", error)
+            # A node may not read the pods of others: the name may have been given to one of them.
+            if error.status != 403 or await self._is_listed():
+                return self._failed("get", error)
+            self._gone()
         else:
             if pod["metadata"]["uid"] == self.uid:
                 self._saw(pod, epoch)
             else:
                 self._gone()
         return timedelta.max
+
+    async def _is_listed(self) -> bool:
+        """Whether the server has a pod of this name on this node, as far as it says."""
+        own = f"metadata.name={self.key.name},spec.nodeName={self._home.settings.name}"
+        try:
+            return bool((await self._home.client.list(PODS, self.key.namespace, fields=own, limit=1)).items)
+        except ApiError:
+            return True
 
     def _gone(self) -> None:
         self._is_gone = True
@@ -552,7 +564,7 @@ def _find_grace(pod: Object) -> timedelta:
     seconds = pod["metadata"].get("deletionGracePeriodSeconds")
     if seconds is None:
         seconds = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
-    return DEFAULT_GRACE if seconds is None else timedelta(seconds=seconds)
+    return DEFAULT_GRACE if seconds is None else times.to_duration(seconds)
 
 
 def _all_is_well(pod: Object, instances: Mapping[ContainerId, State]) -> Mapping[ContainerId, ProbeVerdicts]:

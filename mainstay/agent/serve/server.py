@@ -8,9 +8,9 @@ no TLS (a simulation, a test on one machine) neither shows one, and any client t
     GET /exec/NAMESPACE/POD/CONTAINER    a WebSocket, as sessions.py says; /attach likewise
     GET /portforward/NAMESPACE/POD       a WebSocket, as ports.py says
     GET /usage                           what is used, of all nodes of this process
-    GET /healthz, /readyz                for any caller
+    GET /healthz, /livez, /readyz        for any caller, and one check (/readyz/NAME) for API servers
 
-Each but the last two says in its query which node is meant (`node`), because one process may be the agent of many, and
+Each but the last says in its query which node is meant (`node`), because one process may be the agent of many, and
 the uid of the pod (`uid`), because a pod may have been replaced by another one of the same name since.
 """
 
@@ -29,8 +29,9 @@ from mainstay.api import times
 from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.api.kind import Object
 from mainstay.env import Env
-from mainstay.env.invariants import find_broken
+from mainstay.env.health import Health, find_current
 from mainstay.http.certificates import ServingCertificate, tls_context
+from mainstay.http.health_pages import HEALTH_PATHS, answer_health, is_health_path
 from mainstay.http.messages import Answer, Request, Response
 from mainstay.http.server import HttpServer
 
@@ -63,6 +64,8 @@ class AgentServing:
 
     def __init__(self, env: Env, *, is_open: bool) -> None:
         self._clock = env.clock
+        self._health = find_current() or Health(env.clock)
+        self._health.add("node", lambda: "" if self._nodes else "the agent is starting")
         self._is_open = is_open  # No client certificate is required.
         self._nodes: dict[str, tuple[Lookup, Runner]] = {}
         self._http: HttpServer | None = None
@@ -97,12 +100,11 @@ class AgentServing:
             await self._http.drain(GRACE)
 
     def answer(self, request: Request) -> Answer | Awaitable[Answer]:
-        if request.path == "/healthz":
-            return Response(200, b"ok", "text/plain")
-        if request.path == "/readyz":
-            bug = find_broken()
-            return Response(200, b"ok", "text/plain") if bug is None else Response(503, bug.rule.encode(), "text/plain")
+        if request.path in HEALTH_PATHS:
+            return answer_health(self._health, request)
         self._require_known(request)
+        if is_health_path(request.path):
+            return answer_health(self._health, request)
         if not self._nodes:
             raise StatusError(503, StatusReason.SERVICE_UNAVAILABLE, "the agent is starting")
         _, part, *rest = request.path.split("/")

@@ -35,6 +35,7 @@ async def test_a_node_tells_what_its_machine_has_and_where_it_is(sim: Simulation
         serving_port=4711,
         host_address="127.0.0.9",
         certificate_digest="ab" * 32,
+        isolation="isolated: processes; shared: network",
         pods_max=50,
     )
     async with a_cluster(sim, "node-0", settings=settings) as (_, client):
@@ -58,7 +59,10 @@ async def test_a_node_tells_what_its_machine_has_and_where_it_is(sim: Simulation
     }
     assert status["addresses"][0] == {"type": "InternalIP", "address": "127.0.0.9"}
     assert status["daemonEndpoints"]["kubeletEndpoint"]["Port"] == 4711
-    assert node["metadata"]["annotations"][AGENT_CERTIFICATE] == "sha256:" + "ab" * 32
+    assert node["metadata"]["annotations"] == {
+        AGENT_CERTIFICATE: "sha256:" + "ab" * 32,
+        "mainstay.dev/isolation": "isolated: processes; shared: network",
+    }
     assert node["spec"]["podCIDR"] == "127.64.0.0/24"
     # The one that a new node has until it is ready is gone.
     assert node["spec"]["taints"] == [{"key": "dedicated", "effect": "NoSchedule", "value": "db"}]

@@ -113,14 +113,14 @@ def test_who_must_not_be_root_is_not(of_pod: Object, of_container: Object, agent
         ({"name": "work", "mountPath": "work/"}, Mount("/pods/u/volumes/work", "/work")),
         ({"name": "work", "mountPath": "/w", "readOnly": True}, Mount("/pods/u/volumes/work", "/w", True)),
         ({"name": "conf", "mountPath": "/etc/conf"}, Mount("/pods/u/volumes/conf", "/etc/conf", True)),
-        ({"name": "work", "mountPath": "/w", "subPath": "a/b"}, Mount("/pods/u/volumes/work/a/b", "/w")),
+        ({"name": "work", "mountPath": "/w", "subPath": "a/b"}, Mount("/pods/u/volumes/work", "/w", sub_path="a/b")),
         (
             {"name": "work", "mountPath": "/w", "subPathExpr": "$(POD_NAMESPACE)/$(POD_NAME)"},
-            Mount("/pods/u/volumes/work/default/web", "/w"),
+            Mount("/pods/u/volumes/work", "/w", sub_path="default/web"),
         ),
         (
             {"name": "conf", "mountPath": "/etc/one", "subPath": "one.conf"},
-            Mount("/pods/u/volumes/conf/one.conf", "/etc/one", True),
+            Mount("/pods/u/volumes/conf", "/etc/one", True, "one.conf"),
         ),
     ],
 )

@@ -109,6 +109,11 @@ def test_every_container_is_told_who_and_where_it_is() -> None:
         "KUBERNETES_SERVICE_HOST": "127.0.0.1",
         "KUBERNETES_SERVICE_PORT": "6443",
         "KUBERNETES_SERVICE_PORT_HTTPS": "6443",
+        "KUBERNETES_PORT": "tcp://127.0.0.1:6443",
+        "KUBERNETES_PORT_6443_TCP": "tcp://127.0.0.1:6443",
+        "KUBERNETES_PORT_6443_TCP_PROTO": "tcp",
+        "KUBERNETES_PORT_6443_TCP_PORT": "6443",
+        "KUBERNETES_PORT_6443_TCP_ADDR": "127.0.0.1",
     }
 
 

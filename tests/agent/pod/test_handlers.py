@@ -71,6 +71,19 @@ async def test_a_request_has_its_path_and_headers(sim: Simulation):
     assert "host: pod:8080\r\n" in request
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"path": "/x HTTP/1.1\r\nhost: other\r\n\r\nGET /y"},
+        {"httpHeaders": [{"name": "a", "value": "b\r\nhost: other"}]},
+        {"httpHeaders": [{"name": "a\nhost", "value": "other"}]},
+    ],
+)
+async def test_a_request_cannot_be_made_two(sim: Simulation, said: dict[str, Any]):
+    found = await told(sim, {"httpGet": {"port": 8080, **said}})
+    assert found == HandlerResult(False, "the path, host or headers of the request have control characters")
+
+
 async def test_who_says_nothing_in_time_has_failed(sim: Simulation):
     found = await told(sim, {"httpGet": {"port": 8080}}, b"")
 

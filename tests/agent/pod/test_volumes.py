@@ -7,7 +7,8 @@ import pytest
 
 from mainstay.agent.pod.downward import Surroundings
 from mainstay.agent.pod.environment import CONFIG_MAP, SECRET, Missing
-from mainstay.agent.pod.volumes import plan_volumes, wants_token
+from mainstay.agent.pod.tokens import TokenNeed, Tokens, find_token_needs
+from mainstay.agent.pod.volumes import plan_volumes
 from mainstay.agent.runner import VolumeFile, VolumePlan
 from tests.api.builders import a_container, a_pod
 
@@ -26,13 +27,16 @@ SOURCES = {
 }
 
 
-def plan_of(volume: Object, *, token: str | None = None, **spec: Any) -> VolumePlan | Missing:
-    found = plan_volumes(a_pod(volumes=[{"name": "v", **volume}], **spec), SOURCES, token, HERE)
+NO_TOKENS: Tokens = {}
+
+
+def plan_of(volume: Object, *, tokens: Tokens = NO_TOKENS, **spec: Any) -> VolumePlan | Missing:
+    found = plan_volumes(a_pod(volumes=[{"name": "v", **volume}], **spec), SOURCES, tokens, HERE)
     return found if isinstance(found, Missing) else found[0]
 
 
-def files_of(volume: Object, *, token: str | None = None, **spec: Any) -> list[tuple[str, bytes, int]]:
-    plan = plan_of(volume, token=token, **spec)
+def files_of(volume: Object, *, tokens: Tokens = NO_TOKENS, **spec: Any) -> list[tuple[str, bytes, int]]:
+    plan = plan_of(volume, tokens=tokens, **spec)
     assert isinstance(plan, VolumePlan)
     assert plan.files is not None
     return [(file.path, file.data, file.mode) for file in plan.files]
@@ -116,11 +120,22 @@ ACCOUNT = {
 
 
 def test_what_every_pod_gets_of_its_service_account_is_one_directory() -> None:
-    without_token = [("ca.crt", b"CA", 0o644), ("namespace", b"default", 0o644)]
-    assert files_of(ACCOUNT) == without_token
-    assert files_of(ACCOUNT, token="ey.J") == [*without_token, ("token", b"ey.J", 0o644)]
-    assert wants_token(a_pod(volumes=[{"name": "v", **ACCOUNT}]))
-    assert not wants_token(a_pod(volumes=[{"name": "v", "configMap": {"name": "settings"}}]))
+    assert files_of(ACCOUNT, tokens={TokenNeed("", 3607): "ey.J"}) == [
+        ("ca.crt", b"CA", 0o644),
+        ("namespace", b"default", 0o644),
+        ("token", b"ey.J", 0o644),
+    ]
+
+
+def test_each_source_of_a_token_gets_the_one_it_asks_for() -> None:
+    sources = [
+        {"serviceAccountToken": {"path": "api"}},
+        {"serviceAccountToken": {"path": "vault", "audience": "vault", "expirationSeconds": 600}},
+    ]
+    volume = {"projected": {"sources": sources, "defaultMode": 0o400}}
+    needs = find_token_needs(a_pod(volumes=[{"name": "v", **volume}, {"name": "w", **volume}, {"name": "e"}]))
+    assert needs == [TokenNeed("", 3600), TokenNeed("vault", 600)]
+    assert files_of(volume, tokens={needs[0]: "a", needs[1]: "v"}) == [("api", b"a", 0o400), ("vault", b"v", 0o400)]
 
 
 def test_of_two_projected_files_at_one_path_the_later_wins() -> None:
@@ -137,7 +152,11 @@ def test_the_group_of_a_pod_owns_its_volumes_and_may_read_what_is_in_them() -> N
     assert plan_of({"hostPath": {"path": "/data"}}, securityContext=group) == VolumePlan(name="v", host_path="/data")
     secret = {"secret": {"secretName": "keys", "defaultMode": 0o400}}
     assert files_of(secret, securityContext=group) == [("token", b"t0p", 0o440)]
-    assert files_of(ACCOUNT, token="ey.J", securityContext=group)[-1] == ("token", b"ey.J", 0o640)
+    assert files_of(ACCOUNT, tokens={TokenNeed("", 3607): "ey.J"}, securityContext=group)[-1] == (
+        "token",
+        b"ey.J",
+        0o640,
+    )
 
 
 @pytest.mark.parametrize(

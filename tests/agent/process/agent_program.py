@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstay.env import SystemClock, tasks
-from tests.agent.process.machine import a_runner, a_spec, running
+from tests.agent.process.machine import a_runner, a_spec, outside, running
 
 
 async def be(directory: Path, plan: dict[str, Any]) -> None:
@@ -23,7 +23,7 @@ async def be(directory: Path, plan: dict[str, Any]) -> None:
             until_ns = SystemClock().monotonic_ns() + int(plan["hold_s"] * 1e9)
             await runner.hold_until(until_ns, timedelta(seconds=plan["stopping_s"]))
         for spec in plan["specs"]:
-            await running(runner, a_spec(**spec))
+            await running(runner, a_spec(**spec, mounts=outside(directory)))
         os.write(1, b"running\n")
         await asyncio.Event().wait()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mainstay.agent.runner import ContainerId, ContainerSpec, Exited, LogQuery, Running, State
+from mainstay.agent.runner import ContainerId, ContainerSpec, Exited, LogQuery, Mount, Running, State
 from mainstay.agent.runners.process.runner import ProcessRunner
 
 POD = "6e5f1a52-0000-4000-8000-000000000001"
@@ -32,6 +32,14 @@ def a_spec(script: str, *, name: str = "main", attempt: int = 0, uid: str = POD,
         env=(("PATH", "/usr/local/bin:/usr/bin:/bin"), ("GREETING", "hello")),
     )
     return replace(spec, **more)
+
+
+def outside(directory: Path) -> tuple[Mount, ...]:
+    """A directory of the machine, `DIRECTORY/outside`, that a container finds at `mnt/outside`, below its own one."""
+    path = directory / "outside"
+    path.mkdir(exist_ok=True)
+    path.chmod(0o777)
+    return (Mount(str(path), "/mnt/outside"),)
 
 
 @contextlib.asynccontextmanager

@@ -14,14 +14,14 @@ from pathlib import Path
 from mainstay.agent.runner import ContainerId, ContainerSpec, Exited
 from mainstay.agent.runners.process.runner import ProcessRunner
 from mainstay.env import tasks
-from tests.agent.process.machine import a_spec
+from tests.agent.process.machine import a_spec, outside
 
 PODS = [f"pod-{number}" for number in range(4)]
 ATTEMPTS_AT_ONCE = 3
 
 
-def script(directory: Path) -> str:
-    mark = f"{directory}/started/$(basename $(dirname $MAINSTAY_ROOT))-$POD"
+def script() -> str:
+    mark = "mnt/outside/$(basename $(dirname $MAINSTAY_ROOT))-$POD"
     return (
         f"echo x >> {mark}; trap 'echo end; exit 0' TERM; setsid sleep 1000 & "
         "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo $i; done; echo end; "
@@ -31,7 +31,7 @@ def script(directory: Path) -> str:
 
 def build_container_spec(directory: Path, container: ContainerId) -> ContainerSpec:
     env = (("PATH", "/usr/bin:/bin"), ("POD", container.pod_uid))
-    return a_spec(script(directory), uid=container.pod_uid, attempt=container.attempt, env=env)
+    return a_spec(script(), uid=container.pod_uid, attempt=container.attempt, env=env, mounts=outside(directory))
 
 
 async def storm(directory: Path, seed: int) -> None:

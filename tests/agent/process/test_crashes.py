@@ -22,6 +22,7 @@ from tests.agent.process.machine import (
     cgroups_of,
     exited,
     output,
+    outside,
     processes_of,
     ran,
     running,
@@ -44,7 +45,7 @@ def kill_shim(directory: Path) -> None:
 
 
 async def test_a_container_outlives_its_agent_and_is_adopted(directory: Path):
-    script = f"i=0; while [ ! -e {directory}/stop ]; do i=$((i+1)); echo $i; sleep 0.002; done; echo last; exit 5"
+    script = "i=0; while [ ! -e mnt/outside/stop ]; do i=$((i+1)); echo $i; sleep 0.002; done; echo last; exit 5"
     agent = an_agent(directory, specs=[{"script": script}])
     pid = int((directory / "pods" / POD / "containers/main/0/started.json").read_text().split(":")[1].split(",")[0])
     kill(agent)
@@ -54,7 +55,7 @@ async def test_a_container_outlives_its_agent_and_is_adopted(directory: Path):
         assert state.pid == pid
     async with a_runner(directory) as runner:
         assert runner.instances(POD)[FIRST] == state
-        (directory / "stop").touch()
+        (directory / "outside" / "stop").touch()
         end = await exited(runner, FIRST)
         assert (end.code, end.started_at) == (5, state.started_at)
         *numbers, last = (await output(runner, FIRST)).split()
@@ -63,9 +64,9 @@ async def test_a_container_outlives_its_agent_and_is_adopted(directory: Path):
 
 
 async def test_an_end_that_no_agent_saw_is_found(directory: Path):
-    agent = an_agent(directory, specs=[{"script": f"while [ ! -e {directory}/stop ]; do sleep 0.01; done; exit 5"}])
+    agent = an_agent(directory, specs=[{"script": "while [ ! -e mnt/outside/stop ]; do sleep 0.01; done; exit 5"}])
     kill(agent)
-    (directory / "stop").touch()
+    (directory / "outside" / "stop").touch()
     await soon((directory / "pods" / POD / "containers/main/0/exit.json").exists)
     async with a_runner(directory) as runner:
         end = await exited(runner, FIRST)
@@ -136,7 +137,7 @@ async def test_after_a_reboot_nothing_runs(directory: Path):
 
 
 async def test_what_was_wished_and_never_executed_can_be_begun_again(directory: Path):
-    spec = a_spec(f"echo x >> {directory}/times")
+    spec = a_spec("echo x >> mnt/outside/times", mounts=outside(directory))
     async with a_runner(directory) as runner:
         await ran(runner, spec)
     inside = attempt_in(directory).directory
@@ -146,7 +147,7 @@ async def test_what_was_wished_and_never_executed_can_be_begun_again(directory: 
         assert runner.instances(POD) == {}
         await ran(runner, spec)
         assert await output(runner, spec.id) == b""
-    assert (directory / "times").read_text() == "x\nx\n"
+    assert (directory / "outside" / "times").read_text() == "x\nx\n"
 
 
 async def test_a_wish_that_was_cut_short_is_none(directory: Path):

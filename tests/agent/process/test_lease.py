@@ -71,7 +71,7 @@ async def test_who_does_not_end_is_killed_before_the_lease_does(directory: Path)
 
 @pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP])
 async def test_it_ends_without_an_agent(directory: Path, fate: signal.Signals):
-    spec = {"script": f"touch {directory}/alive; {STUBBORN}", "is_at_most_one": True}
+    spec = {"script": STUBBORN, "is_at_most_one": True}
     agent = an_agent(directory, specs=[spec, {"script": "sleep 1000", "name": "other"}], hold_s=6, stopping_s=1)
     os.kill(agent.pid, fate)
     lease = [int(word) for word in (directory / "lease").read_text().split()[1:]]

@@ -40,6 +40,7 @@ EATS = f"{sys.executable} -I -S -c 'x = b\"x\" * (200 * 1024 * 1024); print(len(
 def test_limits_in_the_terms_of_both_versions():
     spec = a_spec("", cpu_millis_wanted=250, cpu_millis_max=500, memory_bytes_max=64 * MIB)
     assert modern_values(spec) == (
+        ("pids.max", "4096"),
         ("cpu.weight", "10"),
         ("cpu.max", "50000 100000"),
         ("memory.max", "67108864"),
@@ -55,8 +56,10 @@ def test_limits_in_the_terms_of_both_versions():
         ("memory.limit_in_bytes", "67108864"),
         ("memory.memsw.limit_in_bytes", "67108864"),
     )
-    assert old_values(spec, "pids") == modern_values(a_spec("")) == old_values(a_spec(""), "cpu") == ()
+    assert old_values(spec, "pids") == modern_values(a_spec("")) == (("pids.max", "4096"),)
+    assert old_values(a_spec(""), "cpu") == old_values(a_spec(""), "memory") == ()
     assert modern_values(a_spec("", cpu_millis_wanted=1, cpu_millis_max=1)) == (
+        ("pids.max", "4096"),
         ("cpu.weight", "1"),
         ("cpu.max", "1000 100000"),
     )

@@ -13,7 +13,7 @@ from mainstay.agent.runners.process import shim_log
 from mainstay.agent.runners.process.logs import read
 from mainstay.agent.runners.process.runner import ProcessRunner
 from mainstay.agent.runners.process.shim_log import LogStream, LogWriter
-from tests.agent.process.machine import AT_ONCE, POD, a_runner, a_spec, exited, output, ran, running
+from tests.agent.process.machine import AT_ONCE, POD, a_runner, a_spec, exited, output, outside, ran, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_loop]
 
@@ -72,11 +72,14 @@ async def test_a_log_is_followed_to_the_end_of_the_container(directory: Path):
     async with a_runner(directory) as runner:
         await running(
             runner,
-            a_spec(f"echo one; while [ ! -e {directory}/go ]; do sleep 0.01; done; seq 2 5000; exit 1"),
+            a_spec(
+                "echo one; while [ ! -e mnt/outside/go ]; do sleep 0.01; done; seq 2 5000; exit 1",
+                mounts=outside(directory),
+            ),
         )
         lines = runner.log(POD, "main", LogQuery(follow=True))
         assert (await anext(lines)).text == b"one\n"
-        (directory / "go").touch()
+        (directory / "outside" / "go").touch()
         assert [line.text async for line in lines] == [b"%d\n" % number for number in range(2, 5001)]
         assert (await exited(runner, FIRST)).code == 1
 
@@ -103,10 +106,10 @@ async def test_much_output_is_rotated_and_a_follower_misses_nothing(directory: P
     """More than is kept, so the beginning goes, and nothing else. It comes in two parts, of which each is less than is
     kept: a follower who is slower than that by five files would miss some, and here everything may be slow."""
     count, half = 65_000, 35_000
-    wait = f"while [ ! -e {directory}/%s ]; do sleep 0.01; done; seq %d %d | sed 's/$/ {'x' * 1000}/'; "
+    wait = f"while [ ! -e mnt/outside/%s ]; do sleep 0.01; done; seq %d %d | sed 's/$/ {'x' * 1000}/'; "
     script = wait % ("go", 1, half) + wait % ("on", half + 1, count)
     async with a_runner(directory) as runner:
-        await running(runner, a_spec(script))
+        await running(runner, a_spec(script, mounts=outside(directory)))
         followed = 0
 
         async def follow() -> None:
@@ -115,10 +118,10 @@ async def test_much_output_is_rotated_and_a_follower_misses_nothing(directory: P
                 followed += 1
                 assert int(line.text.split()[0]) == followed
                 if followed == half:
-                    (directory / "on").touch()
+                    (directory / "outside" / "on").touch()
 
         task = asyncio.ensure_future(follow())
-        (directory / "go").touch()
+        (directory / "outside" / "go").touch()
         await task
         assert followed == count
         files = sorted((directory / "pods" / POD / "logs/main").iterdir())

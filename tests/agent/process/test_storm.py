@@ -13,7 +13,7 @@ import pytest
 from mainstay.agent.runner import Exited, LogQuery
 from mainstay.agent.runners.process.attempts import AttemptFiles
 from mainstay.agent.runners.process.logs import read
-from tests.agent.process.machine import a_runner, cgroups_of, exited, processes_of
+from tests.agent.process.machine import a_runner, cgroups_of, exited, outside, processes_of
 from tests.agent.process.storm import PODS
 
 pytestmark = [pytest.mark.deep, pytest.mark.real_loop]
@@ -23,7 +23,7 @@ SEED = 6
 
 
 async def test_a_storm_of_killed_agents(directory: Path):
-    (directory / "started").mkdir()
+    outside(directory)
     chance = random.Random(SEED)
     for round_ in range(KILLS):
         await one_life(directory, round_, chance)
@@ -34,7 +34,7 @@ async def test_a_storm_of_killed_agents(directory: Path):
                     await runner.end(container, timedelta(seconds=60))
         ends = {container: await exited(runner, container) for pod in PODS for container in runner.instances(pod)}
         assert processes_of(directory) == []
-        started = Counter({path.name: len(path.read_text().splitlines()) for path in (directory / "started").iterdir()})
+        started = Counter({path.name: len(path.read_text().splitlines()) for path in (directory / "outside").iterdir()})
         assert set(started.values()) <= {0, 1}  # 0: killed when it had just opened the file.
         for container, end in ends.items():
             assert end.reason in ("Completed", "Error"), (container, end)

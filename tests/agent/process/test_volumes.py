@@ -114,7 +114,7 @@ async def test_mounts_are_found_below_the_directory_of_the_container(directory: 
         mounts = (
             Mount(pod.volumes["scratch"], "/data"),
             Mount(pod.volumes["config"], "/data/config"),
-            Mount(pod.volumes["config"] + "/key", "/no/such/file"),
+            Mount(pod.volumes["config"], "/no/such/file", sub_path="key"),
         )
         script = "echo x > $MAINSTAY_ROOT/data/x; cat $MAINSTAY_ROOT/data/config/key $MAINSTAY_ROOT/no/such/file; pwd"
         spec = a_spec(script, mounts=mounts, working_dir="/data")
@@ -125,14 +125,14 @@ async def test_mounts_are_found_below_the_directory_of_the_container(directory: 
 
 @as_root
 async def test_mounts_are_found_at_their_own_path_where_that_can_be(directory: Path):
-    point = Path(f"/run/mainstay-{directory.name}/deep")
+    point = f"/run/mainstay-{directory.name}/deep"
     async with a_runner(directory) as runner:
         plans = [VolumePlan(name="scratch"), VolumePlan(name="config", files=files_of(key="value"))]
         pod = await runner.place(POD, "default", "web", plans)
         mounts = (
-            Mount(pod.volumes["scratch"], str(point)),
+            Mount(pod.volumes["scratch"], point),
             Mount(pod.volumes["config"], "/mnt", is_read_only=True),
-            Mount(pod.volumes["config"] + "/key", "/etc/hostname"),
+            Mount(pod.volumes["config"], "/etc/hostname", sub_path="key"),
         )
         script = f"cat /mnt/key /etc/hostname; echo; echo x > {point}/x; echo x > /mnt/key"
         spec = a_spec(script, mounts=mounts, user=1234)
@@ -141,9 +141,7 @@ async def test_mounts_are_found_at_their_own_path_where_that_can_be(directory: P
         assert text.startswith(b"valuevalue\n")
         assert b"ead-only" in text
         assert (Path(pod.volumes["scratch"]) / "x").read_text() == "x\n"
-    assert there("/mnt/key") == []
-    assert os.listdir(point) == []
-    os.removedirs(point)
+    assert there("/mnt/key", point) == []  # On the machine there is nothing of it.
 
 
 @as_root
@@ -175,18 +173,20 @@ async def test_a_part_of_a_volume_is_made_when_it_is_mounted(directory: Path):
     async with a_runner(directory) as runner:
         plans = [VolumePlan(name="scratch"), VolumePlan(name="config", files=files_of(key="value"))]
         pod = await runner.place(POD, "default", "web", plans)
-        spec = a_spec("echo x > $MAINSTAY_ROOT/data/x", mounts=(Mount(pod.volumes["scratch"] + "/a/b", "/data"),))
+        spec = a_spec(
+            "echo x > $MAINSTAY_ROOT/data/x", mounts=(Mount(pod.volumes["scratch"], "/data", sub_path="a/b"),)
+        )
         assert (await ran(runner, spec)).code == 0
         assert (Path(pod.volumes["scratch"]) / "a/b/x").read_text() == "x\n"
         assert mode_of(pod.volumes["scratch"] + "/a") == 0o777
 
-        absent = a_spec("true", attempt=1, mounts=(Mount(pod.volumes["config"] + "/absent", "/data"),))
+        absent = a_spec("true", attempt=1, mounts=(Mount(pod.volumes["config"], "/data", sub_path="absent"),))
         with pytest.raises(CannotRun, match='volume "config" has no absent'):
             await runner.run(absent)
         os.symlink("/etc", pod.volumes["scratch"] + "/out")
-        for inside in ("/out", "/out/made", "/../../.."):
-            with pytest.raises(CannotRun, match="is outside its volume"):
-                mounts = (Mount(pod.volumes["scratch"] + inside, "/data"),)
+        for inside in ("out", "out/made", "../../.."):
+            with pytest.raises(CannotRun, match="is outside volume"):
+                mounts = (Mount(pod.volumes["scratch"], "/data", sub_path=inside),)
                 await runner.run(a_spec("true", attempt=1, mounts=mounts))
         assert len(runner.instances(POD)) == 1
 

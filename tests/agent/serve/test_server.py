@@ -12,6 +12,7 @@ from mainstay.env import Chance, Env, SystemClock, SystemDisk
 from mainstay.env.invariants import broken
 from mainstay.http.certificates import ServingCertificate, ensure_self_signed
 from mainstay.http.outgoing import Exchange, ExchangeBroken, WrongCertificate, client_tls, connect
+from mainstay.server.auth.authorization import User
 from mainstay.server.auth.certificates import Certificates, ensure_certificates, issue_client
 from tests.agent.fake_runner import FakeRunner
 
@@ -70,7 +71,7 @@ async def test_the_server_of_the_cluster_is_answered(tmp_path, certificates):
 async def test_others_of_the_cluster_are_not(tmp_path, cluster, certificates):
     serving, own = await an_agent(tmp_path / "n1", certificates)
     for user, group, wanted in (("system:node:n2", "system:nodes", 403), ("root", "system:masters", 200)):
-        issued = issue_client(cluster, CLOCK, user, [group])
+        issued = issue_client(cluster, CLOCK, User(user, (group,)))
         assert (await asked(serving, own.digest, client_tls(issued.certificate, issued.key)))[0] == wanted
     await serving.stop()
 
@@ -82,19 +83,19 @@ async def test_a_caller_without_a_certificate_only_learns_whether_the_agent_is_h
     anonymous.verify_mode = ssl.CERT_NONE
 
     assert (await asked(serving, own.digest, anonymous))[0] == 401
-    for path in (b"/healthz", b"/readyz"):
+    for path in (b"/healthz", b"/livez", b"/readyz"):
         assert await asked(serving, own.digest, anonymous, GET.replace(b"/usage", path)) == (200, b"ok")
     broken("a pod has one worker", "pod web-1")
-    assert await asked(serving, own.digest, anonymous, GET.replace(b"/usage", b"/readyz")) == (
-        503,
-        b"a pod has one worker",
-    )
+    status, text = await asked(serving, own.digest, anonymous, GET.replace(b"/usage", b"/readyz"))
+    assert status == 500
+    assert b"[-]invariants failed: reason withheld\n" in text
+    assert (await asked(serving, own.digest, anonymous, GET.replace(b"/usage", b"/readyz/invariants")))[0] == 401
     await serving.stop()
 
 
 async def test_a_certificate_of_another_cluster_counts_for_nothing(tmp_path, certificates):
     serving, own = await an_agent(tmp_path / "n1", certificates)
-    issued = issue_client(SystemDisk(tmp_path / "other"), CLOCK, "x", ["system:mainstay:servers"])
+    issued = issue_client(SystemDisk(tmp_path / "other"), CLOCK, User("x", ("system:mainstay:servers",)))
 
     with pytest.raises((OSError, ExchangeBroken), match=r"(?i)alert|closed|broke|reset"):
         await asked(serving, own.digest, client_tls(issued.certificate, issued.key))

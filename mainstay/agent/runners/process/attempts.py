@@ -19,11 +19,10 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeVar
@@ -32,8 +31,11 @@ import msgspec
 
 from mainstay.agent.runner import CannotRun, ContainerId, ContainerSpec, Exited, Running
 from mainstay.agent.runners.process import records, trees
+from mainstay.agent.runners.process.beneath import remove_tree
 from mainstay.agent.runners.process.cgroups import Settings
+from mainstay.agent.runners.process.isolation import Sandbox
 from mainstay.agent.runners.process.orders import Orders, send
+from mainstay.agent.runners.process.seccomp import build_filter
 from mainstay.env import commands
 from mainstay.env.commands import Identity
 
@@ -61,6 +63,7 @@ class Begun:
     boot: str
     at_ns: int
     cgroups: tuple[Settings, ...]
+    sandbox: Sandbox = field(default_factory=Sandbox)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class AttemptFiles:
         return self.directory / "control"
 
 
-def begin(attempt: AttemptFiles, begun: Begun, *, lease: Path, is_mounting: bool) -> Launched | CannotRun | None:
+def begin(attempt: AttemptFiles, begun: Begun, *, lease: Path) -> Launched | CannotRun | None:
     """Begin a container, unless it was begun before: then None. If it cannot be, it was not."""
     directory = attempt.directory
     try:
@@ -141,7 +144,7 @@ def begin(attempt: AttemptFiles, begun: Begun, *, lease: Path, is_mounting: bool
             return None
         try:
             records.replace(str(directory / "wish.json"), msgspec.json.encode(begun))
-            return _launch(attempt, begun, lock, lease, is_mounting)
+            return _launch(attempt, begun, lock, lease)
         except OSError as error:
             (directory / "wish.json").unlink(missing_ok=True)
             return _cannot(error)
@@ -171,7 +174,7 @@ def _take(lock: int) -> bool:
     return True
 
 
-def _launch(attempt: AttemptFiles, begun: Begun, lock: int, lease: Path, is_mounting: bool) -> Launched:
+def _launch(attempt: AttemptFiles, begun: Begun, lock: int, lease: Path) -> Launched:
     with contextlib.suppress(FileExistsError):
         os.mkfifo(attempt.control, 0o600)
     report, report_write = os.pipe()
@@ -181,7 +184,7 @@ def _launch(attempt: AttemptFiles, begun: Begun, lock: int, lease: Path, is_moun
     try:
         orders = send(
             {
-                **build_orders(attempt, begun, is_mounting),
+                **build_orders(attempt, begun),
                 "lease": str(lease) if begun.wish.is_at_most_one else "",
                 "lock": lock,
                 "control": control,
@@ -210,19 +213,33 @@ def helper_command(what: str, orders: int | str, container: ContainerId) -> list
     return [sys.executable, "-I", "-S", _SHIM, what, str(orders), name]
 
 
-def build_orders(attempt: AttemptFiles, begun: Begun, is_mounting: bool) -> Orders:
+def build_orders(attempt: AttemptFiles, begun: Begun) -> Orders:
     """What is the same for a container and for commands beside it."""
-    spec = begun.wish
+    spec, sandbox = begun.wish, begun.sandbox
     return {
         "argv": list(spec.command),
         "env": list(spec.env),
         "cwd": spec.working_dir,
         "root": str(attempt.root),
-        "user": spec.user,
-        "group": spec.group,
-        "groups": list(spec.groups),
-        "mounts": [(mount.source, mount.path, mount.is_read_only) for mount in spec.mounts],
-        "is_mounting": is_mounting,
+        "is_isolated": sandbox.is_isolated,
+        "has_own_pids": sandbox.has_own_pids,
+        "has_own_ipc": sandbox.has_own_ipc,
+        "is_privileged": sandbox.is_privileged,
+        "is_read_only": sandbox.is_read_only,
+        "hidden": list(sandbox.hidden),
+        "shown": list(sandbox.shown),
+        "owner": sandbox.owner,
+        "user_map": list(sandbox.user_map),
+        "group_map": list(sandbox.group_map),
+        "is_own_user": sandbox.is_own_user,
+        "user": sandbox.user,
+        "group": sandbox.group,
+        "groups": list(sandbox.groups),
+        "capabilities": None if sandbox.capabilities is None else list(sandbox.capabilities),
+        "ambient": list(sandbox.ambient),
+        "gains_nothing": sandbox.gains_nothing,
+        "filter": build_filter() if sandbox.has_filter else b"",
+        "mounts": [(mount.source, mount.sub_path, mount.path, mount.is_read_only) for mount in spec.mounts],
         "cgroups": [(settings.directory, list(settings.values)) for settings in begun.cgroups],
         "has_stdin": spec.has_stdin,
         "has_terminal": spec.has_terminal,
@@ -230,6 +247,7 @@ def build_orders(attempt: AttemptFiles, begun: Begun, is_mounting: bool) -> Orde
         "log": str(attempt.log),
         "lease": "",
         "boot": begun.boot,
+        "message": str(attempt.directory / "message"),
         "message_path": spec.message_path,
         "is_message_from_log": spec.is_message_from_log,
         "lock": -1,
@@ -322,9 +340,9 @@ def remove(attempt: AttemptFiles) -> None:
         path.unlink(missing_ok=True)
     if attempt.directory.exists():
         gone = attempt.directory.with_name(f".{attempt.id.attempt}.gone")
-        shutil.rmtree(gone, ignore_errors=True)
+        remove_tree(str(gone))
         attempt.directory.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        remove_tree(str(gone))
 
 
 def find_shim(attempt: AttemptFiles) -> Identity | None:

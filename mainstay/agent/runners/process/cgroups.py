@@ -2,7 +2,7 @@
 
 Each container has a group of its own below `mainstay/RUNNER/`, in every hierarchy that is of use:
 
-- version 2, if it has the controllers: `cpu.max`, `cpu.weight`, `memory.max`;
+- version 2, if it has the controllers: `cpu.max`, `cpu.weight`, `memory.max`, `pids.max`;
 - version 1: one hierarchy for each of cpu, cpuacct, memory and pids, below the group that the agent itself is in;
 - version 2 beside version 1: without controllers, but all that is in a group can be killed with one write.
 
@@ -23,6 +23,7 @@ from mainstay.agent.runner import ContainerSpec
 _PERIOD_US: Final = 100_000
 _QUOTA_US_MIN: Final = 1_000
 _SHARES_MIN: Final = 2
+_PROCESSES_MAX: Final = 4096  # With threads: so that no container takes all that the machine has.
 _CONTROLLERS: Final = ("cpu", "cpuacct", "memory", "pids")
 _NANOSECONDS_OF_MICROSECOND: Final = 1_000
 
@@ -80,7 +81,7 @@ class Cgroups:
 
 def modern_values(spec: ContainerSpec) -> tuple[tuple[str, str], ...]:
     """As the kubelet writes them."""
-    values = []
+    values = [("pids.max", str(_PROCESSES_MAX))]
     if spec.cpu_millis_wanted:
         shares = _shares(spec.cpu_millis_wanted)
         values.append(("cpu.weight", str(1 + (shares - 2) * 9999 // 262142)))
@@ -104,6 +105,8 @@ def old_values(spec: ContainerSpec, controller: str) -> tuple[tuple[str, str], .
     elif controller == "memory" and spec.memory_bytes_max is not None:
         values.append(("memory.limit_in_bytes", str(spec.memory_bytes_max)))
         values.append(("memory.memsw.limit_in_bytes", str(spec.memory_bytes_max)))
+    elif controller == "pids":
+        values.append(("pids.max", str(_PROCESSES_MAX)))
     return tuple(values)
 
 

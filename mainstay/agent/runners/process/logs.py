@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from mainstay.agent.runner import LogLine, LogQuery
+from mainstay.agent.runners.process.beneath import open_regular
 from mainstay.env import tasks
 
 _READ_BYTES: Final = 64 * 1024
@@ -163,14 +164,14 @@ class _Parts:
 
 def _is_at(path: Path, own: os.stat_result) -> bool:
     try:
-        return os.path.samestat(path.stat(), own)
+        return os.path.samestat(path.lstat(), own)
     except FileNotFoundError:  # Between two: what was written is all there.
         return False
 
 
 def _open(path: Path) -> BinaryIO | None:
     try:
-        return path.open("rb", buffering=0)
+        return open(open_regular(str(path)), "rb", buffering=0)
     except FileNotFoundError:
         return None
 

@@ -13,10 +13,9 @@ import contextlib
 import fcntl
 import os
 import re
-import shutil
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -39,10 +38,13 @@ from mainstay.agent.runner import (
     Usage,
     VolumePlan,
 )
-from mainstay.agent.runners.process import attempts, cgroups, logs, records, sessions
+from mainstay.agent.runners.process import attempts, cgroups, logs, places, records, sessions
 from mainstay.agent.runners.process.attempts import AttemptFiles, Begun
+from mainstay.agent.runners.process.beneath import remove_tree
+from mainstay.agent.runners.process.identities import DEFAULT, find_block, find_on_machine, release_block, take_block
+from mainstay.agent.runners.process.isolation import MachineIsolation, find_isolation, plan_sandbox
 from mainstay.agent.runners.process.usage import Counted, Meter, Reading, read_usage
-from mainstay.agent.runners.process.volumes import forget_volumes, make_source, place_volume
+from mainstay.agent.runners.process.volumes import VolumeOwners, forget_volumes, make_source, place_volume
 from mainstay.api.kind import Object
 from mainstay.env import SystemClock, commands, tasks
 from mainstay.env.commands import Identity
@@ -84,17 +86,18 @@ class ProcessRunner:
     `limits_note` says why limits are not enforced; empty if they are. Known after `start`.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, isolation: MachineIsolation | None = None) -> None:
+        """Without `isolation`, what the machine allows is found out at the start."""
         self.directory = directory.absolute()
         self.limits_note = ""
-        self._pods_directory = self.directory / "pods"
+        self._pods_directory = places.find_pods(self.directory)
         self._lease_path = self.directory / "lease"
         self._clock = SystemClock()
         self._worker = tasks.Worker("runner")
         self._killer = tasks.Worker("killer")  # Of its own: it must not wait for a slow disk.
         self._lock = -1
         self._cgroups = cgroups.Cgroups()
-        self._is_root = os.geteuid() == 0
+        self._isolation = isolation
         self._pods: dict[str, dict[ContainerId, _Container]] = {}
         self._pruned: dict[tuple[str, str], int] = {}  # The highest attempt that was forgotten.
         self._beginning: dict[ContainerId, asyncio.Task[CannotRun | None]] = {}
@@ -111,6 +114,10 @@ class ProcessRunner:
         await self._take_directory()
         self._cgroups = await self._worker.run(cgroups.find, self.directory)
         self.limits_note = self._cgroups.note
+        if self._isolation is None:
+            self._isolation = await self._worker.run(find_isolation, self.directory)
+        if self._has_only_users:
+            self._pods_directory = await self._worker.run(places.open_pods, self.directory)
         for uid, pruned, found in await self._worker.run(self._find_all):
             self._pods[uid] = {}
             self._pruned.update({(uid, name): number for name, number in pruned.items()})
@@ -146,7 +153,7 @@ class ProcessRunner:
         pods = []
         for pod in sorted(self._pods_directory.iterdir()):
             if pod.name.startswith("."):  # It was being forgotten.
-                shutil.rmtree(pod, ignore_errors=True)
+                remove_tree(str(pod))
                 continue
             pruned, found = {}, []
             for container in sorted((pod / "containers").glob("*")):
@@ -158,7 +165,7 @@ class ProcessRunner:
                         if (what := attempts.find(attempt)) is not None:
                             found.append((attempt, what))
                     elif path.name.startswith("."):
-                        shutil.rmtree(path, ignore_errors=True)
+                        remove_tree(str(path))
             pods.append((pod.name, pruned, sorted(found, key=lambda pair: pair[0].id)))
         return pods
 
@@ -213,22 +220,22 @@ class ProcessRunner:
     def _place(self, pod_uid: str, namespace: str, name: str, plans: Sequence[VolumePlan]) -> PodPlace:
         pod = self._pods_directory / pod_uid
         try:
-            for directory in (pod, pod / "volumes"):
+            for directory, mode in ((pod, self._pod_mode), (pod / "volumes", 0o711)):
                 directory.mkdir(exist_ok=True)
-                directory.chmod(0o711)
+                directory.chmod(mode)
             if not (pod / "pod.json").exists():
                 record = msgspec.json.encode({"uid": pod_uid, "namespace": namespace, "name": name})
                 records.replace(str(pod / "pod.json"), record)
         except OSError as error:
             raise CannotRun("FailedMount", f"cannot create the directory of the pod: {error}") from error
-        return PodPlace(directory=str(pod), volumes={plan.name: place_volume(pod, plan) for plan in plans})
+        owners = VolumeOwners(self._take_block(pod)) if plans and self._has_blocks else None
+        return PodPlace(directory=str(pod), volumes={plan.name: place_volume(pod, plan, owners) for plan in plans})
 
     async def run(self, spec: ContainerSpec) -> None:
         key = spec.id
         _check_names(key.pod_uid, key.name)
         if self._was_begun(key):
             return
-        self._check_user(spec)
         if spec.is_at_most_one and not self._is_held():
             raise CannotRun("LeaseNotHeld", "the node does not hold its lease, so at-most-one containers cannot start")
         if key not in self._beginning:
@@ -242,15 +249,6 @@ class ProcessRunner:
         if key.attempt <= self._pruned.get((key.pod_uid, key.name), -1):
             return True
         return key in self._pods.get(key.pod_uid, {})
-
-    def _check_user(self, spec: ContainerSpec) -> None:
-        if self._is_root:
-            return
-        if spec.user not in (None, os.getuid()) or spec.group not in (None, os.getgid()):
-            asked = f"{spec.user if spec.user is not None else ''}:{spec.group if spec.group is not None else ''}"
-            raise CannotRun(
-                "CreateContainerError", f"only an agent that runs as root can run containers as another user ({asked})"
-            )
 
     def _is_held(self) -> bool:
         return self._held is not None and records.boot_ns() < self._held.begin_stopping_ns
@@ -276,15 +274,62 @@ class ProcessRunner:
         groups = self._cgroups.settings(spec)
         begun = Begun(wish=spec, boot=commands.boot_id(), at_ns=_wall_ns(self._clock), cgroups=groups)
         try:
+            sandbox = plan_sandbox(spec, self._known_isolation, self._take_block(attempt.pod))
+            begun = replace(begun, sandbox=sandbox)
             for mount in spec.mounts:
-                make_source(attempt.pod, mount.source)
+                make_source(mount.source, mount.sub_path)
+            if self._has_only_users and not spec.security.is_privileged:
+                self._check_way(spec)
         except CannotRun as refused:
             return begun, refused
         try:
             self._cgroups.prepare()
         except OSError as error:
             return begun, CannotRun("CreateContainerError", f"cannot create cgroups: {error}")
-        return begun, attempts.begin(attempt, begun, lease=self._lease_path, is_mounting=self._is_root)
+        return begun, attempts.begin(attempt, begun, lease=self._lease_path)
+
+    def _check_way(self, spec: ContainerSpec) -> None:
+        """Raises `CannotRun` if the user of a container, for which nothing is mounted, cannot get to its volumes."""
+        closed = places.find_closed(self._pods_directory) if spec.mounts else []
+        if closed:
+            raise CannotRun(
+                "CreateContainerConfigError",
+                "volumeMounts: this node cannot mount, and its pods of an earlier version are where no other user can "
+                f"go: remove {self._pods_directory} while no agent runs, or chmod o+x {' '.join(map(str, closed))}",
+            )
+
+    def _take_block(self, pod: Path) -> int:
+        """The first of the ids that belong to a pod alone. 0 if there are none."""
+        if not self._has_blocks:
+            return 0
+        try:
+            pod.mkdir(exist_ok=True)
+            pod.chmod(self._pod_mode)
+            block = take_block(pod)
+            if self._has_only_users:
+                os.chown(pod, -1, find_on_machine(block, DEFAULT))
+            return block
+        except OSError as error:
+            raise CannotRun("CreateContainerError", f"cannot record the user ids of the pod: {error}") from error
+
+    @property
+    def _has_blocks(self) -> bool:
+        return self._known_isolation.has_blocks
+
+    @property
+    def _has_only_users(self) -> bool:
+        """Whether its user is all that keeps a pod from others."""
+        return self._has_blocks and not self._known_isolation.has_namespaces
+
+    @property
+    def _pod_mode(self) -> int:
+        """Of the directory of a pod: whether other pods, which may know its name, may go through."""
+        return 0o710 if self._has_only_users else 0o711
+
+    @property
+    def _known_isolation(self) -> MachineIsolation:
+        assert self._isolation is not None, "the runner was not started"
+        return self._isolation
 
     def _watch(self, container: _Container, shim: Identity | None, report: int | None) -> None:
         container.shim = shim
@@ -372,10 +417,12 @@ class ProcessRunner:
         directory = self._pods_directory / pod_uid
         forget_volumes(directory)
         if directory.exists():
+            block = find_block(directory)
             gone = directory.with_name(f".{pod_uid}.gone")
-            shutil.rmtree(gone, ignore_errors=True)
+            remove_tree(str(gone))
             directory.rename(gone)
-            shutil.rmtree(gone, ignore_errors=True)
+            if remove_tree(str(gone)) and block is not None:
+                release_block(directory, block)
         self._cgroups.clean()
 
     async def prune(self, pod_uid: str, name: str, keep: int) -> None:
@@ -415,7 +462,7 @@ class ProcessRunner:
         found = self._pods.get(container.pod_uid, {}).get(container)
         if found is None or not isinstance(found.state, Running):
             raise NoSuchContainer(f"container {container.name!r} of pod {container.pod_uid} is not running")
-        orders = attempts.build_orders(found.attempt, found.begun, self._is_root)
+        orders = attempts.build_orders(found.attempt, found.begun)
         orders["argv"] = list(command)
         orders["pid"] = found.state.pid
         if terminal and "TERM" not in dict(orders["env"]):

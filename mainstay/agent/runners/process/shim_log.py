@@ -13,6 +13,7 @@ made to wait for its log.
 import os
 import time
 
+from mainstay.agent.runners.process.beneath import open_regular
 from mainstay.agent.runners.process.records import timestamp
 
 FILE_BYTES_MAX = 10 * 1024 * 1024
@@ -86,7 +87,7 @@ class LogWriter:
             self._file = -1  # No room for another file: next time.
 
     def _open(self) -> None:
-        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = open_regular(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._size = os.fstat(self._file).st_size
 
 
@@ -126,11 +127,11 @@ class LogStream:
 def last_lines(path: str, lines_max: int, bytes_max: int) -> str:
     """The text at the end of a log."""
     try:
-        with open(path, "rb") as file:
+        with open(open_regular(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - bytes_max - lines_max * 64))
             lines = file.read().split(b"\n")[:-1]
-    except FileNotFoundError:
+    except OSError:
         return ""
     text = b""
     for line in lines[-lines_max:]:

@@ -20,7 +20,7 @@ import os
 import select
 import time
 
-from mainstay.agent.runners.process import exec_setup, kernel, records, shim_log, trees
+from mainstay.agent.runners.process import beneath, exec_setup, kernel, records, rootfs, shim_log, trees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ _CGROUPS_GONE_WITHIN_S = 2.0
 _RECORD_TRIES = 120
 _RECORD_AGAIN_S = 0.5
 _START_ERROR = 128
+_REST_GONE_WITHIN_NS = 10_000_000_000
+_DESCRIPTORS_MAX = 65536
+_BUILT = "built"
 _UMASK = 0o022  # The agent keeps its files to itself. What is secret here says so.
 
 
@@ -51,6 +54,7 @@ class Shim:
         self._started_ns = time.time_ns()
         self._started_ticks = 0
         self._pid = 0
+        self._init = 0  # The first process of the container's namespaces, if it has such.
         self._status: int | None = None  # Of the first process, as `wait` gives it.
         self._start_error = ""
         self._deadline_ns: int | None = None  # When it is killed. None: it was not asked to end.
@@ -78,38 +82,45 @@ class Shim:
             self._start_error = "the lease of the node is not held"
         else:
             self._start()
-            self._watch()
-            self._end_rest()
+            if self._pid:
+                self._watch()
+                self._end_rest()
         self._drain()
         self._record_end()
 
     # Beginning.
 
-    def _make_root(self) -> str:
-        """The container's own directory. Returns where its last message is looked for."""
+    def _make_root(self) -> int:
+        """The container's own directory, and the file for its last message: outside of that directory, and held open.
+        The container finds it by a mount, or a link, with which it may do what it likes."""
+        message = beneath.open_regular(self._orders["message"], os.O_RDWR | os.O_CREAT)
+        os.fchmod(message, 0o666)
+        path = os.path.normpath("/" + self._orders["message_path"].lstrip("/"))
+        self._orders["mounts"].append((self._orders["message"], "", path, False))
         exec_setup.prepare_root(self._orders)
-        message = self._orders["root"] + os.path.normpath(self._orders["message_path"])
-        if not os.path.exists(message):
-            try:
-                os.makedirs(os.path.dirname(message), exist_ok=True)
-                os.close(os.open(message, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
-                os.chmod(message, 0o666)
-            except OSError:  # In a volume that cannot be written. Then there will be no message.
-                return message
-            # As a mount, it is also found at its own path, where that can be.
-            self._orders["mounts"].append((message, self._orders["message_path"], False))
         return message
 
     def _start(self) -> None:
         self._make_cgroups()
+        if self._orders["is_isolated"]:
+            self._start_init()
+            if self._start_error:
+                return
         go_read, go_write = os.pipe()
         failed_read, failed_write = os.pipe()
+        left_read, left_write = os.pipe()
         ours, theirs = self._make_streams()
         self._pid = os.fork()
         if self._pid == 0:
-            self._become(go_read, go_write, failed_write, theirs)
-        for descriptor in sorted({go_read, failed_write, *theirs}):
+            os.close(go_write)
+            os.close(left_read)
+            self._become(go_read, failed_write, left_write, theirs)
+        for descriptor in sorted({go_read, failed_write, left_write, *theirs}):
             os.close(descriptor)
+        # It has left our user namespace, or has failed.
+        if os.read(left_read, 1) and self._has_users:
+            _map_users(self._pid, self._orders["user_map"], self._orders["group_map"])
+        os.close(left_read)
         for descriptor, name in ours.items():
             os.set_blocking(descriptor, False)
             self._streams[descriptor] = shim_log.LogStream(self._log, name)
@@ -135,6 +146,56 @@ class Shim:
             os.set_blocking(descriptor, False)
             self._poll.register(descriptor, select.POLLIN)
 
+    @property
+    def _has_users(self) -> bool:
+        """Whether the container has a user namespace that is not ours as well."""
+        return bool(self._orders["user_map"]) and not self._orders["is_own_user"]
+
+    def _start_init(self) -> None:
+        """Start the first process of the container's namespaces: it makes the file system (rootfs.py), and then does
+        nothing. When it ends, the kernel kills all that is in there; so it does when we end, since it dies with us.
+
+        The container's command is not the first one itself, since that is deaf to all signals for which it has no
+        handler, and has to remove what its descendants leave. It is our child all the same, so we hear how it ends.
+        """
+        if self._orders["is_own_user"]:
+            own = os.geteuid(), os.getegid()
+            kernel.unshare(kernel.NEW_USERS)
+            _deny_groups()
+            _map_users(
+                "self",
+                [(inside, own[0], 1) for inside, _, _ in self._orders["user_map"]],
+                [(inside, own[1], 1) for inside, _, _ in self._orders["group_map"]],
+            )
+        if self._orders["has_own_pids"]:
+            kernel.unshare(kernel.NEW_PIDS)
+        built, built_write = os.pipe()
+        self._init = os.fork()
+        if self._init == 0:
+            self._be_init(built, built_write)
+        os.close(built_write)
+        said = os.read(built, _MESSAGE_BYTES_MAX).decode("utf-8", "replace")
+        os.close(built)
+        if said != _BUILT:
+            self._start_error = said or "the first process of the container's namespaces was killed"
+            self._status = _START_ERROR << 8  # As if it had been the command.
+
+    def _be_init(self, built: int, built_write: int) -> NoReturn:
+        try:
+            os.close(built)
+            kernel.die_with_parent()
+            os.setsid()
+            kernel.unshare(kernel.NEW_MOUNTS | (kernel.NEW_IPC if self._orders["has_own_ipc"] else 0))
+            rootfs.build(self._orders)
+            os.write(built_write, _BUILT.encode())
+            os.closerange(3, _DESCRIPTORS_MAX)  # Above all the lock.
+            kernel.reap_for_ever()
+        except OSError as error:
+            os.write(built_write, exec_setup.explain(error).encode("utf-8", "replace"))
+        except BaseException as error:  # noqa: BLE001 - there is no caller to raise to
+            os.write(built_write, repr(error).encode("utf-8", "replace"))
+        exec_setup.fail(_START_ERROR)
+
     def _make_cgroups(self) -> None:
         for directory, settings in self._orders["cgroups"]:
             os.makedirs(directory, exist_ok=True)
@@ -151,6 +212,7 @@ class Shim:
         """Our ends, with the names of the streams; and the container's standard input, output and error."""
         if self._orders["has_terminal"]:
             ours, theirs = os.openpty()
+            self._give(theirs)
             return {ours: b"stdout"}, (theirs, theirs, theirs)
         if self._orders["has_stdin"]:
             # There is no writer, but one might come: it must wait, not find the end.
@@ -159,23 +221,34 @@ class Shim:
             stdin = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         out, theirs_out = os.pipe()
         err, theirs_err = os.pipe()
+        for descriptor in (theirs_out, theirs_err, *((stdin,) if self._orders["has_stdin"] else ())):
+            self._give(descriptor)
         return {out: b"stdout", err: b"stderr"}, (stdin, theirs_out, theirs_err)
 
-    def _become(self, go: int, go_write: int, failed: int, streams: tuple[int, int, int]) -> NoReturn:
-        """In the copy: the container's first process."""
+    def _give(self, stream: int) -> None:
+        """Let the container's user open it again by name, such as /dev/stdout."""
+        if self._orders["owner"][0] >= 0:
+            os.fchown(stream, *self._orders["owner"])
+
+    def _become(self, go: int, failed: int, left: int, streams: tuple[int, int, int]) -> NoReturn:
+        """In the copy: the container's command."""
         try:
             shim = os.getppid()
-            os.close(go_write)
-            os.setsid()
             for number, descriptor in enumerate(streams):
                 os.dup2(descriptor, number)
-            if self._orders["has_terminal"]:
-                os.close(os.open(os.ttyname(0), os.O_RDWR))  # The first that a session opens is its own.
-            exec_setup.enter(self._orders)
-            kernel.die_with_parent()
-            # Not before the shim has recorded it, and not without it: it may be gone already.
-            if os.read(go, 1) and os.getppid() == shim:
-                exec_setup.execute(self._orders)
+            exec_setup.begin_session(has_terminal=self._orders["has_terminal"])
+            trees.join_cgroups(trees.open_cgroups(self._cgroups))
+            exec_setup.enter(self._orders, self._init)
+            if self._has_users:
+                kernel.unshare(kernel.NEW_USERS)
+            os.write(left, b"!")
+            os.close(left)
+            # Not before the shim has recorded it.
+            if os.read(go, 1):
+                exec_setup.become_user(self._orders)
+                kernel.die_with_parent()
+                if os.getppid() == shim:  # Not without it: it may be gone already.
+                    exec_setup.execute(self._orders)
         except OSError as error:
             os.write(failed, exec_setup.explain(error).encode("utf-8", "replace"))
         except BaseException as error:  # noqa: BLE001 - there is no caller to raise to
@@ -297,7 +370,10 @@ class Shim:
         if self._failed >= 0:
             self._executed()  # It has ended so soon that we did not come to look.
         trees.kill_cgroups(self._cgroups)
+        until_ns = records.boot_ns() + _REST_GONE_WITHIN_NS
         while left := trees.children():
+            if left == [self._init] and records.boot_ns() > until_ns:
+                break  # All in there were killed, but a process outside does not reap its child.
             for pid in left:
                 trees.kill(pid)
             for descriptor, _ in self._poll.poll(_ROUND_MS):
@@ -318,7 +394,8 @@ class Shim:
         # A shell whose command was killed ends with that code, and by itself.
         is_out_of_memory = code == 128 + kernel.SIGKILL and _was_out_of_memory(self._cgroups)
         trees.remove_cgroups(self._cgroups, _CGROUPS_GONE_WITHIN_S)
-        message = self._start_error or _read_end(self._message, _MESSAGE_BYTES_MAX)
+        said = beneath.read_tail(self._message, _MESSAGE_BYTES_MAX).decode("utf-8", "replace")
+        message = self._start_error or said
         if not message and code and self._orders["is_message_from_log"]:
             message = shim_log.last_lines(self._log.path, _LOG_MESSAGE_LINES_MAX, _LOG_MESSAGE_BYTES_MAX)
         if self._is_fenced:
@@ -348,6 +425,18 @@ class Shim:
                 return
             except OSError:
                 time.sleep(_RECORD_AGAIN_S)
+
+
+def _map_users(pid: int | str, users: list[tuple[int, int, int]], groups: list[tuple[int, int, int]]) -> None:
+    for name, found in (("uid_map", users), ("gid_map", groups)):
+        with open(f"/proc/{pid}/{name}", "wb") as file:
+            file.write("".join(f"{inside} {outside} {count}\n" for inside, outside, count in found).encode())
+
+
+def _deny_groups() -> None:
+    """What the kernel wants of one who is not root, before it maps its group."""
+    with open("/proc/self/setgroups", "wb") as file:
+        file.write(b"deny")
 
 
 def _read_start(pid: int) -> int:
@@ -392,11 +481,3 @@ def _was_out_of_memory(cgroups: list[str]) -> bool:
             if b"oom_kill" in words and int(words[words.index(b"oom_kill") + 1]):
                 return True
     return False
-
-
-def _read_end(path: str, bytes_max: int) -> str:
-    try:
-        with open(path, "rb") as file:
-            return file.read(bytes_max).decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -77,11 +77,16 @@ def _remove(directory: str) -> bool:
     return True
 
 
-def join_cgroups(directories: Iterable[str]) -> None:
+def open_cgroups(directories: Iterable[str]) -> list[int]:
+    """Descriptors for `join_cgroups`: for one that will not see the directories any more."""
+    return [os.open(f"{directory}/{_PROCS}", os.O_WRONLY | os.O_CLOEXEC) for directory in directories]
+
+
+def join_cgroups(opened: Iterable[int]) -> None:
     """Move this process there."""
-    for directory in directories:
-        with open(f"{directory}/{_PROCS}", "wb") as file:
-            file.write(b"0")
+    for descriptor in opened:
+        os.write(descriptor, b"0")
+        os.close(descriptor)
 
 
 def kill(pid: int) -> bool:

@@ -13,30 +13,54 @@ A volume that already holds what it should is not touched. All of this blocks.
 import contextlib
 import hashlib
 import os
-import shutil
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from mainstay.agent.runner import CannotRun, VolumeFile, VolumePlan
+from mainstay.agent.runners.process.beneath import make_directories, open_beneath, remove_tree
+from mainstay.agent.runners.process.identities import DEFAULT, find_on_machine
 
 _FAILED: Final = "FailedMount"
+_REFUSED: Final = "CreateContainerConfigError"
 _DATA: Final = "..data"
 _MEMORY: Final = Path("/dev/shm")
 
 
-def place_volume(pod: Path, plan: VolumePlan) -> str:
+@dataclass(frozen=True, slots=True)
+class VolumeOwners:
+    """To whom the volumes of a pod belong, if it has ids of its own: its first one."""
+
+    block: int
+
+    @property
+    def files(self) -> tuple[int, int]:
+        """Of files that come from the API: so that whatever mode they have, containers that name no user can read
+        them, and so can those that are root in their namespace."""
+        owner = find_on_machine(self.block, DEFAULT)
+        return owner, owner
+
+    def find_group(self, group: int | None) -> int | None:
+        return None if group is None else find_on_machine(self.block, group)
+
+
+def place_volume(pod: Path, plan: VolumePlan, owners: VolumeOwners | None = None) -> str:
     """Make a volume of a pod, or bring it up to date. Returns where it is. Raises `CannotRun`."""
+    group = plan.group if owners is None else owners.find_group(plan.group)
     try:
         if plan.host_path:
             return _host_path(plan)
         directory = pod / "volumes" / plan.name
         if plan.files is None:
             if plan.is_in_memory and os.access(_MEMORY, os.W_OK):
-                directory = _in_memory(pod) / plan.name
-            return _empty_directory(directory, plan.group)
-        _write_files(directory, plan.files, plan.group)
+                return _empty_directory(_make_in_memory(pod, owners) / plan.name, group)
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(PermissionError):
+                directory.parent.chmod(0o711)
+            return _empty_directory(directory, group)
+        _write_files(directory, plan.files, group, (-1, -1) if owners is None else owners.files)
         return str(directory)
     except OSError as error:
         raise CannotRun(_FAILED, f'volume "{plan.name}": {error}') from error
@@ -44,7 +68,20 @@ def place_volume(pod: Path, plan: VolumePlan) -> str:
 
 def forget_volumes(pod: Path) -> None:
     """Remove what is not in the pod's own directory."""
-    shutil.rmtree(_in_memory(pod), ignore_errors=True)
+    remove_tree(str(_in_memory(pod)))
+
+
+def _make_in_memory(pod: Path, owners: VolumeOwners | None) -> Path:
+    """In a directory that every user may write to: ours must be a directory, and our own. Others may not enter."""
+    path = _in_memory(pod)
+    path.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise CannotRun(_FAILED, f"{path} belongs to another user, or is a link: remove it")
+    if owners is not None:
+        os.chown(path, -1, owners.files[1])
+    path.chmod(0o711 if owners is None else 0o710)
+    return path
 
 
 def _in_memory(pod: Path) -> Path:
@@ -52,30 +89,32 @@ def _in_memory(pod: Path) -> Path:
     return _MEMORY / f"mainstay-{owner}-{pod.name}"
 
 
-def make_source(pod: Path, source: str) -> None:
+def make_source(source: str, below: str) -> None:
     """A part of a volume (`subPath`) that is mounted and does not exist: make it, as the kubelet does, with the
-    owners and the mode of the volume. Nothing for what is of the machine itself. Raises `CannotRun`."""
-    path = Path(source)
-    volume = next((v for v in (pod / "volumes", _in_memory(pod)) if path.is_relative_to(v) and path != v), None)
-    if volume is None:
+    owners and the mode of the volume. Raises `CannotRun`, also if it is not inside the volume: a container may have put
+    a link there that leads out, to where only we may go."""
+    if not below:
         return
-    volume /= path.relative_to(volume).parts[0]
-    # A container may have put a link there that leads out, to where only we may go.
-    if not path.resolve().is_relative_to(volume.resolve()):
-        raise CannotRun("CreateContainerConfigError", f"{source} is outside its volume")
-    if path.exists():
-        return
-    if (volume / _DATA).is_symlink():
-        raise CannotRun("CreateContainerConfigError", f'volume "{volume.name}" has no {path.relative_to(volume)}')
+    name = Path(source).name
     try:
-        like = volume.stat()
-        for part in reversed([path, *path.parents]):
-            if not part.exists() and part.is_relative_to(volume):
-                part.mkdir()
-                part.chmod(stat.S_IMODE(like.st_mode))
-                _give(part, like.st_gid)
+        volume = os.open(source, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise CannotRun("CreateContainerConfigError", f"cannot create {source}: {error}") from error
+        raise CannotRun(_REFUSED, f"cannot open {source}: {error.strerror}") from error
+    try:
+        os.close(open_beneath(volume, below, has_links=True))
+    except FileNotFoundError:
+        if (Path(source) / _DATA).is_symlink():
+            raise CannotRun(_REFUSED, f'volume "{name}" has no {below}') from None
+        like = os.stat(source)
+        try:
+            owner = (-1, like.st_gid) if os.geteuid() == 0 else (-1, -1)
+            os.close(make_directories(volume, below, mode=stat.S_IMODE(like.st_mode), owner=owner))
+        except OSError as error:
+            raise CannotRun(_REFUSED, f'cannot create {below} in volume "{name}": {error.strerror}') from error
+    except OSError as error:
+        raise CannotRun(_REFUSED, f'{below} is outside volume "{name}": {error.strerror}') from error
+    finally:
+        os.close(volume)
 
 
 def _give(path: Path, group: int | None) -> None:
@@ -85,9 +124,7 @@ def _give(path: Path, group: int | None) -> None:
 
 
 def _empty_directory(directory: Path, group: int | None) -> str:
-    directory.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(PermissionError):
-        directory.parent.chmod(0o711)
+    directory.mkdir(exist_ok=True)
     _give(directory, group)
     with contextlib.suppress(PermissionError):
         # For whatever user the containers have; and what is made in it belongs to the group, too.
@@ -127,7 +164,9 @@ def _host_path(plan: VolumePlan) -> str:
     return str(path)
 
 
-def _write_files(directory: Path, files: Sequence[VolumeFile], group: int | None) -> None:
+def _write_files(
+    directory: Path, files: Sequence[VolumeFile], group: int | None, owner: tuple[int, int] = (-1, -1)
+) -> None:
     for file in files:
         parts = PurePosixPath(file.path).parts
         if not parts or file.path.startswith("/") or ".." in parts or parts[0].startswith(".."):
@@ -139,8 +178,8 @@ def _write_files(directory: Path, files: Sequence[VolumeFile], group: int | None
     if not before or not _holds(directory / before, files, group):
         number = int(before.removeprefix("..") or "0") + 1 if before else 1
         after = directory / f"..{number}"
-        shutil.rmtree(after, ignore_errors=True)
-        _fill(after, files, group)
+        remove_tree(str(after))
+        _fill(after, files, group, owner)
         draft = directory / "..data_new"
         draft.unlink(missing_ok=True)
         draft.symlink_to(after.name)
@@ -148,7 +187,7 @@ def _write_files(directory: Path, files: Sequence[VolumeFile], group: int | None
     _link(directory, sorted({PurePosixPath(file.path).parts[0] for file in files}))
     for stale in directory.glob("..[0-9]*"):
         if stale.name != data.readlink().name:
-            shutil.rmtree(stale, ignore_errors=True)
+            remove_tree(str(stale))
 
 
 def _holds(directory: Path, files: Sequence[VolumeFile], group: int | None) -> bool:
@@ -162,13 +201,15 @@ def _holds(directory: Path, files: Sequence[VolumeFile], group: int | None) -> b
     )
 
 
-def _fill(directory: Path, files: Sequence[VolumeFile], group: int | None) -> None:
+def _fill(directory: Path, files: Sequence[VolumeFile], group: int | None, owner: tuple[int, int]) -> None:
     _make(directory)
     for file in files:
         path = directory / file.path
         for parent in reversed(path.relative_to(directory).parents[:-1]):
             _make(directory / parent)
         path.write_bytes(file.data)
+        if owner[0] >= 0:
+            os.chown(path, *owner)
         _give(path, group)
         # As the kubelet: what belongs to a group, the group can read.
         path.chmod(file.mode if group is None else file.mode | 0o440)
