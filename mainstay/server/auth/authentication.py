@@ -5,8 +5,7 @@ Tokens are those of a static file, or of service accounts (tokens.py). A known u
 A request that brings neither comes from `system:anonymous`; one with an unknown token is refused rather than taken for
 that.
 
-A user with full access may also act as another user, with the `Impersonate-…` headers. All others are refused if they
-try: to ignore the headers would give them more than they asked for.
+Whom they act as, with the `Impersonate-…` headers, is in impersonation.py.
 
 What a user may do is decided in authorization.py.
 """
@@ -14,22 +13,17 @@ What a user may do is decided in authorization.py.
 import csv
 import hashlib
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import unquote
 
-from mainstay.api.errors import StatusError, StatusReason, bad_request, object_details, qualified, unauthorized
+from mainstay.api.errors import StatusError, StatusReason, unauthorized
 from mainstay.api.kind import Object
 from mainstay.http.messages import Request
-from mainstay.server.auth.authorization import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
+from mainstay.server.auth.authorization import ANONYMOUS, Authorizer, User, add_authenticated
+from mainstay.server.auth.impersonation import IMPERSONATE, impersonate
+from mainstay.server.auth.issuer import IssuerDiscovery
 from mainstay.server.auth.tokens import AUDIENCE, Accepted, AccountTokens, TokenRejected
 
 SUBJECTS_KNOWN_MAX: Final = 1_000
-
-_IMPERSONATE: Final = "impersonate-"
-_EXTRA: Final = "impersonate-extra-"
-_AUTHENTICATION_GROUP: Final = "authentication.k8s.io"
-_SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
 
 class BadTokenFile(Exception):
@@ -41,17 +35,20 @@ class Authenticator:
 
     def __init__(self, tokens: Mapping[str, User], accounts: AccountTokens | None = None) -> None:
         self._accounts = accounts
+        self.discovery = None if accounts is None else IssuerDiscovery(accounts.key)
+        """What others check tokens of service accounts with, if there are any."""
         # By digest: how long a lookup takes then says nothing of any token, and none can come out in a traceback.
-        self._users = {_digest(token): _authenticated(user) for token, user in tokens.items()}
+        self._users = {_digest(token): add_authenticated(user) for token, user in tokens.items()}
         # By subject, as it is in the certificate: a connection brings the same one with each request.
         self._known: dict[Any, User | None] = {}
 
-    def authenticate(self, request: Request) -> User:
-        """Whom to take this request for. Raises `StatusError`: 401 for a wrong token, 403 or 400 for impersonation."""
+    def authenticate(self, request: Request, authorizer: Authorizer) -> User:
+        """Whom to take this request for; the authorizer says whether they may act as another user. Raises
+        `StatusError`: 401 for a wrong token, 403 or 400 for impersonation."""
         user = self.authenticate_sender(request)
         for name, _ in request.headers:
-            if name[:12] == _IMPERSONATE:  # A slice costs half of what startswith does, and this is for every header.
-                return _impersonated(request, user)
+            if name[:12] == IMPERSONATE:  # A slice costs half of what startswith does, and this is for every header.
+                return impersonate(request, user, authorizer)
         return user
 
     def learning(self, request: Request) -> Awaitable[None] | None:
@@ -121,7 +118,7 @@ def parse_certificate_user(certificate: Mapping[str, Any]) -> User | None:
                 name = value
             elif attribute == "organizationName":
                 groups.append(value)
-    return _authenticated(User(name, tuple(groups))) if name else None
+    return add_authenticated(User(name, tuple(groups))) if name else None
 
 
 def read_token_file(text: str) -> dict[str, User]:
@@ -169,12 +166,6 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
 
 
-def _authenticated(user: User) -> User:
-    if user.name == ANONYMOUS.name or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
-        return user
-    return replace(user, groups=(*user.groups, AUTHENTICATED))
-
-
 def _bearer_token(request: Request) -> str | None:
     value = request.headers.get("authorization")
     if value is None:
@@ -183,55 +174,3 @@ def _bearer_token(request: Request) -> str | None:
     if scheme.lower() != "bearer":
         return None  # Another scheme is no credential here, as in Kubernetes.
     return rest.strip().partition(" ")[0] or None
-
-
-# Impersonation.
-
-
-def _impersonated(request: Request, user: User) -> User:
-    headers = request.headers
-    name = headers.get("impersonate-user") or ""
-    groups = headers.getall("impersonate-group")
-    uid = headers.get("impersonate-uid") or ""
-    if not user.is_master:
-        raise _may_not_impersonate(user, name, groups, uid)
-    if not name:
-        raise bad_request("impersonation was asked for without naming a user: Impersonate-User is missing or empty")
-    if name.startswith(_SERVICE_ACCOUNT) and not groups:
-        namespace = name.removeprefix(_SERVICE_ACCOUNT).partition(":")[0]
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
-    acted = User(name, tuple(groups), uid, _impersonated_extra(request))
-    if name == ANONYMOUS.name:
-        return acted if UNAUTHENTICATED in groups else replace(acted, groups=(*acted.groups, UNAUTHENTICATED))
-    return _authenticated(acted)
-
-
-def _impersonated_extra(request: Request) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    extra: dict[str, list[str]] = {}
-    for name, value in request.headers:
-        if name.startswith(_EXTRA) and name != _EXTRA:
-            extra.setdefault(unquote(name.removeprefix(_EXTRA)), []).append(value)
-    return tuple((name, tuple(values)) for name, values in sorted(extra.items()))
-
-
-def _may_not_impersonate(user: User, name: str, groups: list[str], uid: str) -> StatusError:
-    where = "at the cluster scope"
-    if name.startswith(_SERVICE_ACCOUNT) and name.count(":") == 3:
-        namespace, name = name.removeprefix(_SERVICE_ACCOUNT).split(":")
-        resource, group, where = "serviceaccounts", "", f'in the namespace "{namespace}"'
-    elif name:
-        resource, group = "users", ""
-    elif groups:
-        resource, group, name = "groups", "", groups[0]
-    elif uid:
-        resource, group, name = "uids", _AUTHENTICATION_GROUP, uid
-    else:
-        resource, group = "userextras", _AUTHENTICATION_GROUP
-    shown = f'{qualified(resource, group)} "{name}"' if name else qualified(resource, group)
-    return StatusError(
-        403,
-        StatusReason.FORBIDDEN,
-        f'{shown} is forbidden: User "{user.name}" cannot impersonate resource "{resource}"'
-        f' in API group "{group}" {where}',
-        object_details(resource, group, name),
-    )

@@ -1,32 +1,28 @@
-"""Who is asking, and may they?
+"""Who is asking, and may they? The words for that, and who is asked.
 
-Until roles are evaluated: members of `system:masters` have full access; nodes (`system:node:NAME` in `system:nodes`)
-may what an agent needs; authenticated users may ask about themselves; others, and anonymous ones, may look at health
-and version.
+An `Authorizer` allows something, or has no opinion. Several are asked in order (authorizers.py puts them together), and
+what none of them allows is refused. Resources, pages and reviews ask the same ones.
 """
 
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from mainstay.api.errors import StatusError, StatusReason, object_details, qualified
-from mainstay.server.request.target import RequestTarget
+from mainstay.api.system_users import find_node
+from mainstay.server.request.target import RequestTarget, Verb
 
 MASTERS: Final = "system:masters"
 NODES: Final = "system:nodes"
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
 MONITORING: Final = "system:monitoring"
-NODE_LEASES: Final = "kube-node-lease"
-"""The namespace of the leases of nodes."""
-_AGENT: Final = "system:node:"
-
-# What an agent does: it reads what is bound to it and what that needs, and writes about itself and its pods.
-_NODE_READS: Final = frozenset(
-    {"nodes", "pods", "services", "endpoints", "endpointslices", "configmaps", "secrets", "serviceaccounts", "leases"}
-    | {"persistentvolumeclaims", "persistentvolumes", "csidrivers", "csinodes", "runtimeclasses", "namespaces"}
-)
-_SEEN_ONE_BY_ONE: Final = frozenset({"secrets"})  # A user who may list them has them all.
-_NODE_CHANGES: Final = ("create", "patch", "update")
+_STREAMS: Final = frozenset({"exec", "attach", "portforward"})
+"""Of pods. To use them takes the right to create them, whatever the HTTP method: a WebSocket begins with a GET."""
+_USER_TEXT_MAX: Final = 1_024
+_ASKED_TEXT_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,80 +51,150 @@ class User:
 ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
 
 
-@dataclass(frozen=True, slots=True)
-class AccessAttributes:
-    """What a user would like to do, in the words of an access review."""
+def add_authenticated(user: User) -> User:
+    """The user in the group that all known users are in."""
+    if user.name == ANONYMOUS.name or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
+        return user
+    return replace(user, groups=(*user.groups, AUTHENTICATED))
+
+
+def can_be_remembered(user: User, asked: Iterable[str]) -> bool:
+    """Whether what a user asks for is short enough to be a key of something remembered: clients choose the texts."""
+    size = len(user.name) + sum(map(len, user.groups))
+    return size <= _USER_TEXT_MAX and sum(map(len, asked)) <= _ASKED_TEXT_MAX
+
+
+class AccessAttributes(Struct, frozen=True):
+    """What a user would like to do, in the words of an access review: with a resource, or else with a path."""
 
     verb: str
-    group: str
-    resource: str
-    namespace: str
-    name: str
-    subresource: str
+    """Of a path: the HTTP method in lower case."""
+    group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    selector: str = ""
+    """Of a list or watch: its field selector."""
+    path: str = ""
+    """Of a page that is no resource, such as `/metrics`. The fields of a resource are empty then."""
 
     @classmethod
     def of(cls, target: RequestTarget) -> "AccessAttributes":
-        kind = target.kind
-        return cls(str(target.verb), kind.group, kind.plural, target.namespace, target.name, target.subresource)
+        kind, namespace, verb = target.kind, target.namespace, target.verb
+        if kind.plural == "namespaces" and not kind.group:
+            namespace = target.name  # What a user may do in a namespace goes for the namespace itself.
+        elif target.subresource in _STREAMS and kind.plural == "pods" and not kind.group:
+            verb = Verb.CREATE
+        return cls(verb, kind.group, kind.plural, namespace, target.name, target.subresource)
+
+    def __str__(self) -> str:
+        """As refusals say it."""
+        if self.path:
+            return f'{self.verb} path "{self.path}"'
+        resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
+        return f'{self.verb} resource "{resource}" in API group "{self.group}" {where}'
 
 
-def may(user: User, action: AccessAttributes) -> bool:
-    if user.is_master:
-        return True
-    node = agent_in(user)
-    if node:
-        return _node_may(node, action)
-    return action.resource in ("selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews") and (
-        AUTHENTICATED in user.groups
+class AccessVerdict(Struct, frozen=True):
+    """What an authorizer says: allowed, or nothing. If none of them allows something, it is refused."""
+
+    allowed: bool
+    reason: str = ""
+    """Why it is allowed, or what would have to be so for it to be."""
+    error: str = ""
+    """What kept the authorizer from looking at all that there is."""
+
+
+NO_OPINION: Final = AccessVerdict(False)
+ALLOWED: Final = AccessVerdict(True)
+
+
+class UserRules(Struct, frozen=True):
+    """What a user may do in a namespace, as SelfSubjectRulesReview shows it."""
+
+    resources: tuple[dict[str, list[str]], ...] = ()
+    paths: tuple[dict[str, list[str]], ...] = ()
+    incomplete: str = ""
+    """Why there may be more that the user is allowed. Empty: this is all."""
+
+
+class Authorizer(Protocol):
+    def decide(self, user: User, action: AccessAttributes) -> AccessVerdict:
+        """Called for every request: it does not wait, and is fast."""
+
+    def find_rules(self, user: User, namespace: str) -> UserRules: ...
+
+
+class Authorizers:
+    """Implements `Authorizer`: several of them, asked in order. The first that allows something decides."""
+
+    def __init__(self, authorizers: Sequence[Authorizer]) -> None:
+        self._authorizers = tuple(authorizers)
+
+    def decide(self, user: User, action: AccessAttributes) -> AccessVerdict:
+        refused = NO_OPINION
+        for authorizer in self._authorizers:
+            verdict = authorizer.decide(user, action)
+            if verdict.allowed:
+                return verdict
+            if verdict is not NO_OPINION:
+                refused = verdict if refused is NO_OPINION else _joined(refused, verdict)
+        return refused
+
+    def find_rules(self, user: User, namespace: str) -> UserRules:
+        found = [authorizer.find_rules(user, namespace) for authorizer in self._authorizers]
+        return UserRules(
+            tuple(rule for each in found for rule in each.resources),
+            tuple(rule for each in found for rule in each.paths),
+            ", ".join(each.incomplete for each in found if each.incomplete),
+        )
+
+    def require(self, user: User, action: AccessAttributes) -> str:
+        """Why the user may do this. Raises `StatusError` (403) if not."""
+        verdict = self.decide(user, action)
+        if not verdict.allowed:
+            raise forbidden(user, action, verdict.reason)
+        return verdict.reason
+
+
+class MastersAuthorizer:
+    """Implements `Authorizer`: members of `system:masters` have full access, whatever the roles say."""
+
+    def decide(self, user: User, action: AccessAttributes) -> AccessVerdict:
+        return ALLOWED if MASTERS in user.groups else NO_OPINION
+
+    def find_rules(self, user: User, namespace: str) -> UserRules:
+        if MASTERS not in user.groups:
+            return UserRules()
+        return UserRules(
+            ({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},), ({"verbs": ["*"], "nonResourceURLs": ["*"]},)
+        )
+
+
+def forbidden(user: User, action: AccessAttributes, reason: str = "") -> StatusError:
+    """The refusal, in the words of Kubernetes."""
+    why = f": {reason}" if reason else ""
+    if action.path:
+        return StatusError(403, StatusReason.FORBIDDEN, f'forbidden: User "{user.name}" cannot {action}{why}', {})
+    shown = f' "{action.name}"' if action.name else ""
+    return StatusError(
+        403,
+        StatusReason.FORBIDDEN,
+        f'{qualified(action.resource, action.group)}{shown} is forbidden: User "{user.name}" cannot {action}{why}',
+        object_details(action.resource, action.group, action.name),
+    )
+
+
+def _joined(first: AccessVerdict, second: AccessVerdict) -> AccessVerdict:
+    return AccessVerdict(
+        False,
+        ", ".join(reason for reason in (first.reason, second.reason) if reason),
+        ", ".join(error for error in (first.error, second.error) if error),
     )
 
 
 def agent_in(user: User) -> str:
     """The node whose agent this user is; empty for all other users."""
-    is_agent = user.name.startswith(_AGENT) and NODES in user.groups
-    return user.name.removeprefix(_AGENT) if is_agent else ""
-
-
-def _node_may(node: str, action: AccessAttributes) -> bool:
-    """By name alone. Whether a pod is bound to that node, and the like, is for node_restriction.py."""
-    if action.subresource == "ghosts":
-        return action.name == node
-    if action.verb in ("get", "list", "watch"):
-        if action.resource in _SEEN_ONE_BY_ONE and action.verb != "get":
-            return False
-        # Not the log of a pod, or a command in it: to get these is to do something.
-        return action.resource in _NODE_READS and action.subresource in ("", "status")
-    match action.resource:
-        case "pods":
-            is_status = action.subresource == "status" and action.verb in ("patch", "update")
-            return is_status or (action.verb == "delete" and not action.subresource)
-        case "nodes" | "csinodes":
-            return action.verb in _NODE_CHANGES and action.name in ("", node)
-        case "leases":
-            is_own = action.namespace == NODE_LEASES and action.name in ("", node)
-            return is_own and action.verb in (*_NODE_CHANGES, "delete")
-        case "serviceaccounts":
-            return action.subresource == "token" and action.verb == "create"
-        case "events" | "componentstates":
-            return action.verb in _NODE_CHANGES
-        case _:
-            return False
-
-
-def require(user: User, target: RequestTarget) -> None:
-    """Raise unless the user may do this."""
-    if user.is_master:  # The hot path: nothing else has to be looked at.
-        return
-    action = AccessAttributes.of(target)
-    if may(user, action):
-        return
-    resource = f"{action.resource}/{action.subresource}" if action.subresource else action.resource
-    where = f' in the namespace "{action.namespace}"' if action.namespace else " at the cluster scope"
-    shown = f' "{action.name}"' if action.name else ""
-    raise StatusError(
-        403,
-        StatusReason.FORBIDDEN,
-        f'{qualified(action.resource, action.group)}{shown} is forbidden: User "{user.name}" cannot {action.verb}'
-        f' resource "{resource}" in API group "{action.group}"{where}',
-        object_details(action.resource, action.group, action.name),
-    )
+    return find_node(user.name) if NODES in user.groups else ""

@@ -4,7 +4,6 @@ In the data directory:
 
     ca.crt, ca.key          the authority; ten years. Made once and never replaced, because every client trusts it
     server.crt, server.key  what the server shows; one year
-    admin.crt, admin.key    of the administrator; one year
     agents.crt, agents.key  what the server shows to agents when it asks them something; one year
     service-account.key     what the tokens of service accounts are signed with (tokens.py)
 
@@ -12,8 +11,7 @@ A key is made before its certificate and then kept, and a certificate that is mi
 of another key or of another authority is made again. So a crash halfway leaves nothing that the next start would not
 put right. What certificates are made of, and how files are written, is in http/certificates.py.
 
-Not here: who a certificate stands for (authentication.py), and the file in which clients find all of this
-(kubeconfig.py).
+Not here: who a certificate stands for (authentication.py), and the files in which clients have theirs (kubeconfig.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +21,7 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -44,10 +42,10 @@ from mainstay.http.certificates import (
     usage,
     write_whole,
 )
-from mainstay.server.auth.authorization import MASTERS
+from mainstay.server.auth.authorization import User
+from mainstay.server.services.addresses import API_SERVER_ADDRESS
 
 __all__ = [
-    "ADMIN",
     "AUTHORITY_VALID",
     "BACKDATED",
     "RENEWED_BEFORE",
@@ -65,7 +63,6 @@ __all__ = [
     "write_whole",
 ]
 
-ADMIN: Final = "kubernetes-admin"
 SERVERS: Final = "system:mainstay:servers"
 """The group of API servers, as agents know them."""
 
@@ -81,8 +78,6 @@ class Certificates:
 
     authority: bytes
     server: bytes
-    admin: bytes
-    admin_key: bytes
     agents: bytes
     agents_key: bytes
 
@@ -97,9 +92,10 @@ class Issued:
 
 
 def names_of_server(listen_host: str, hostname: str) -> list[str]:
-    """What clients may call this server: where it listens, the machine, and the names it has inside a cluster."""
+    """What clients may call this server: where it listens, the machine, and the names and the address that it has
+    inside a cluster."""
     names = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
-    names += ["kubernetes.default.svc.cluster.local", hostname]
+    names += ["kubernetes.default.svc.cluster.local", API_SERVER_ADDRESS, hostname]
     if listen_host not in _WILDCARDS:
         names.append(listen_host)
     return list(dict.fromkeys(name for name in names if name and name.isascii()))
@@ -110,30 +106,42 @@ def ensure_certificates(disk: Disk, clock: Clock, names: Sequence[str]) -> Certi
     now = clock.wall()
     authority = _Authority.ensure(disk, now)
     server = _ensure_signed(disk, "server", authority, now, _SERVER_SUBJECT, ExtendedKeyUsageOID.SERVER_AUTH, names)
-    admin = _ensure_signed(disk, "admin", authority, now, _ADMIN_SUBJECT, ExtendedKeyUsageOID.CLIENT_AUTH, ())
     agents = _ensure_signed(disk, "agents", authority, now, _AGENTS_SUBJECT, ExtendedKeyUsageOID.CLIENT_AUTH, ())
     return Certificates(
         authority=pem(authority.certificate),
         server=pem(server),
-        admin=pem(admin),
-        admin_key=disk.read("admin.key"),
         agents=pem(agents),
         agents_key=disk.read("agents.key"),
     )
 
 
-def issue_client(disk: Disk, clock: Clock, name: str, groups: Sequence[str]) -> Issued:
-    """A new key, and a certificate with which its holder is this user in these groups. Neither is kept here.
+def issue_client(disk: Disk, clock: Clock, user: User, found: tuple[bytes, bytes] | None = None) -> Issued:
+    """A certificate and key with which their holder is this user: what was found, if it is still good, or new ones.
+    Neither is kept here.
 
     Blocks. Raises `BadCertificate`, `DiskFull`. Not while a server of the same directory starts for the first time:
     both would make the authority.
     """
     now = clock.wall()
     authority = _Authority.ensure(disk, now)
+    if found is not None and _is_good_client(*found, user, authority, now):
+        return Issued(pem(authority.certificate), *found)
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = {NameOID.ORGANIZATION_NAME: groups, NameOID.COMMON_NAME: [name]}
-    certificate = _signed(key, authority, now, subject, ExtendedKeyUsageOID.CLIENT_AUTH, ())
+    certificate = _signed(key, authority, now, _build_subject(user), ExtendedKeyUsageOID.CLIENT_AUTH, ())
     return Issued(pem(authority.certificate), pem(certificate), key_pem(key))
+
+
+def _is_good_client(certificate: bytes, key: bytes, user: User, authority: "_Authority", now: datetime) -> bool:
+    try:
+        found = x509.load_pem_x509_certificate(certificate)
+        private = serialization.load_pem_private_key(key, None)
+    except (ValueError, TypeError):
+        return False
+    if not isinstance(private, ec.EllipticCurvePrivateKey):
+        return False
+    # An older release gave components full access.
+    is_of_user = found.subject == build_subject_name(_build_subject(user))
+    return is_of_user and _is_good(found, private, authority, now, ())
 
 
 # The authority.
@@ -180,8 +188,11 @@ def _authority_certificate(key: ec.EllipticCurvePrivateKey, now: datetime) -> x5
 # What it signs.
 
 _SERVER_SUBJECT: Final = {NameOID.COMMON_NAME: ["kube-apiserver"]}
-_ADMIN_SUBJECT: Final = {NameOID.ORGANIZATION_NAME: [MASTERS], NameOID.COMMON_NAME: [ADMIN]}
 _AGENTS_SUBJECT: Final = {NameOID.ORGANIZATION_NAME: [SERVERS], NameOID.COMMON_NAME: ["kube-apiserver"]}
+
+
+def _build_subject(user: User) -> Mapping[x509.ObjectIdentifier, Sequence[str]]:
+    return {NameOID.ORGANIZATION_NAME: user.groups, NameOID.COMMON_NAME: [user.name]}
 
 
 def _ensure_signed(

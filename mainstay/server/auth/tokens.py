@@ -8,8 +8,8 @@ does not revive it.
 So each request with a token needs a look at one or two objects. A store that has everything in memory answers at once.
 For any other, `learn` reads them first, and what it has found counts for `FOUND_COUNTS_FOR`, as in Kubernetes.
 
-Not here: tokens in Secrets of the type `kubernetes.io/service-account-token`, which Kubernetes no longer makes either,
-and the documents with which others could check a token without asking us (`/openid/v1/jwks`); they post a TokenReview.
+Others check a token with a TokenReview, or by themselves with the documents of issuer.py. Not here: tokens in Secrets
+of the type `kubernetes.io/service-account-token`, which Kubernetes no longer makes either.
 """
 
 import hashlib
@@ -134,7 +134,7 @@ class AccountTokens:
     """Issues tokens, and knows whose they are."""
 
     def __init__(self, key: SigningKey, store: Store, env: Env) -> None:
-        self._key = key
+        self.key = key
         self._store = store
         self._clock = env.clock
         self._chance = env.chance
@@ -187,7 +187,7 @@ class AccountTokens:
                 "expirationSeconds": lifetime_s,
                 "boundObjectRef": spec.get("boundObjectRef"),
             },
-            "status": {"token": self._key.sign(msgspec.to_builtins(claims)), "expirationTimestamp": until},
+            "status": {"token": self.key.sign(msgspec.to_builtins(claims)), "expirationTimestamp": until},
         }
 
     async def _bound(self, reference: Object | None, namespace: str, account: str) -> dict[str, _Named]:
@@ -282,7 +282,7 @@ class AccountTokens:
         known = self._known.get(digest)
         if known is not None:
             return known
-        said = self._key.said_by(token)
+        said = self.key.said_by(token)
         if said is None:
             return None
         try:

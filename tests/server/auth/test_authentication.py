@@ -9,6 +9,7 @@ from mainstay.http.messages import Headers, Peer, Request
 from mainstay.server.auth.authentication import Authenticator, BadTokenFile, read_token_file
 from mainstay.server.auth.authorization import ANONYMOUS, User
 from mainstay.server.auth.tokens import AUDIENCE, Accepted, TokenRejected
+from tests.server.access import some_authorizers
 
 ROOT = User("root", ("system:masters",))
 ANN = User("ann", ("devs",), "17")
@@ -28,9 +29,13 @@ def a_request(*headers: tuple[str, str], certificate: dict[str, Any] | None = No
     return Request("GET", "/api", "/api", "", Headers(headers), b"", peer)
 
 
+def authenticate(request: Request) -> User:
+    return TOKENS.authenticate(request, some_authorizers())
+
+
 def refusal_of(*headers: tuple[str, str]) -> tuple[int, str]:
     with pytest.raises(StatusError) as refusal:
-        TOKENS.authenticate(a_request(*headers))
+        authenticate(a_request(*headers))
     return refusal.value.code, refusal.value.message
 
 
@@ -38,20 +43,20 @@ def refusal_of(*headers: tuple[str, str]) -> tuple[int, str]:
 
 
 def test_a_certificate_names_the_user_and_each_group():
-    user = TOKENS.authenticate(a_request(certificate=ADMIN_CERTIFICATE))
+    user = authenticate(a_request(certificate=ADMIN_CERTIFICATE))
 
     assert user == User("kubernetes-admin", ("system:masters", "ops", "system:authenticated"))
 
 
 @pytest.mark.parametrize("header", ["Bearer ann-token", "bearer  ann-token ", "BEARER ann-token"])
 def test_a_token_names_its_user(header):
-    user = TOKENS.authenticate(a_request(("Authorization", header)))
+    user = authenticate(a_request(("Authorization", header)))
 
     assert user == User("ann", ("devs", "system:authenticated"), "17")
 
 
 def test_a_certificate_comes_before_a_token():
-    user = TOKENS.authenticate(a_request(("Authorization", "Bearer nonsense"), certificate=ADMIN_CERTIFICATE))
+    user = authenticate(a_request(("Authorization", "Bearer nonsense"), certificate=ADMIN_CERTIFICATE))
 
     assert user.name == "kubernetes-admin"
 
@@ -59,7 +64,7 @@ def test_a_certificate_comes_before_a_token():
 def test_a_certificate_without_a_name_does_not_count():
     nameless = {"subject": ((("organizationName", "system:masters"),),)}
 
-    assert TOKENS.authenticate(a_request(certificate=nameless)) == ANONYMOUS
+    assert authenticate(a_request(certificate=nameless)) == ANONYMOUS
 
 
 @pytest.mark.parametrize("header", ["Bearer wrong", "Bearer ann-toke", "Bearer ann-token2", "Bearer \udcff"])
@@ -69,13 +74,13 @@ def test_an_unknown_token_is_refused(header):
 
 @pytest.mark.parametrize("headers", [[], [("Authorization", "Basic YTpi")], [("Authorization", "Bearer ")]])
 def test_a_request_without_credentials_is_anonymous(headers):
-    assert TOKENS.authenticate(a_request(*headers)) == ANONYMOUS
+    assert authenticate(a_request(*headers)) == ANONYMOUS
 
 
 def test_no_certificate_makes_an_authenticated_anonymous():
     named = {"subject": ((("commonName", "system:anonymous"),),)}
 
-    assert TOKENS.authenticate(a_request(certificate=named)).groups == ()
+    assert authenticate(a_request(certificate=named)).groups == ()
 
 
 def test_a_token_can_be_asked_about():
@@ -91,7 +96,7 @@ def test_a_token_can_be_asked_about():
 
 
 def as_root(*headers: tuple[str, str]) -> User:
-    return TOKENS.authenticate(a_request(("Authorization", "Bearer root-token"), *headers))
+    return authenticate(a_request(("Authorization", "Bearer root-token"), *headers))
 
 
 def test_a_user_with_full_access_may_impersonate():
@@ -117,6 +122,9 @@ def test_a_user_with_full_access_may_impersonate():
             "system:serviceaccount:shop:web",
             ("system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"),
         ),
+        # These are authorized as users, and so must not get what only accounts have.
+        ("system:serviceaccount:shop:web:more", ("system:authenticated",)),
+        ("system:serviceaccount:shop", ("system:authenticated",)),
     ],
 )
 def test_impersonating_a_system_user_brings_their_groups(name, groups):
@@ -154,7 +162,8 @@ def test_acting_as_a_group_without_a_user_is_a_mistake():
         ),
         (
             ("Impersonate-Extra-Scopes", "view"),
-            'userextras.authentication.k8s.io is forbidden: User "ann" cannot impersonate resource "userextras"'
+            'userextras.authentication.k8s.io "view" is forbidden: User "ann" cannot impersonate resource'
+            ' "userextras/scopes"'
             ' in API group "authentication.k8s.io" at the cluster scope',
         ),
     ],

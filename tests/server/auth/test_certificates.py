@@ -24,7 +24,7 @@ from mainstay.server.auth.certificates import (
     tls_context,
     write_whole,
 )
-from mainstay.server.auth.kubeconfig import ByCertificate, ByToken, kubeconfig_text, server_url, write_kubeconfig
+from mainstay.server.auth.kubeconfig import ByCertificate, ByToken, kubeconfig_text, server_url, write_kubeconfigs
 from mainstay.sim.disk import PowerLost
 from mainstay.sim.simulation import Simulation
 
@@ -67,22 +67,32 @@ def names_in(pem: bytes) -> list[str]:
     return [str(name.value) for name in names]
 
 
+def admin_on(disk: Disk, now: datetime = NOON, name: str = "kubeconfig") -> bytes:
+    """The certificate in a kubeconfig."""
+    authorities = disk.read("ca.crt")
+    write_kubeconfigs(disk, StoppedClock(now), "https://127.0.0.1:6443", authorities, has_tls=True)
+    [user] = yaml.safe_load(disk.read(name))["users"]
+    return b64decode(user["user"]["client-certificate-data"])
+
+
 def test_the_first_start_makes_an_authority_and_what_it_signs(disk: SystemDisk):
     made = ensure(disk)
 
-    signed = ["admin.crt", "admin.key", "agents.crt", "agents.key", "ca.crt", "ca.key", "server.crt", "server.key"]
-    assert disk.names() == signed
+    stems = ("agents", "ca", "server")
+    assert disk.names() == [f"{stem}.{kind}" for stem in stems for kind in ("crt", "key")]
     authority = certificate_of(made.authority)
-    for pem in (made.server, made.admin):
+    admin = admin_on(disk)
+    for pem in (made.server, admin):
         certificate_of(pem).verify_directly_issued_by(authority)
     assert lifetime_of(made.authority) == timedelta(days=3650)
-    assert lifetime_of(made.server) == lifetime_of(made.admin) == timedelta(days=365)
-    keys = [certificate_of(pem).public_key() for pem in (made.authority, made.server, made.admin)]
+    assert lifetime_of(made.server) == lifetime_of(admin) == timedelta(days=365)
+    keys = [certificate_of(pem).public_key() for pem in (made.authority, made.server, admin)]
     assert [isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name for key in keys] == ["secp256r1"] * 3
 
 
 def test_the_administrator_is_named_as_tools_expect(disk: SystemDisk):
-    subject = certificate_of(ensure(disk).admin).subject
+    ensure(disk)
+    subject = certificate_of(admin_on(disk)).subject
 
     assert [(each.oid, each.value) for each in subject] == [
         (NameOID.ORGANIZATION_NAME, "system:masters"),
@@ -90,9 +100,19 @@ def test_the_administrator_is_named_as_tools_expect(disk: SystemDisk):
     ]
 
 
+def test_components_have_identities_without_full_access(disk: SystemDisk):
+    ensure(disk)
+
+    subjects = [
+        certificate_of(admin_on(disk, name=f"{stem}.kubeconfig")).subject.rfc4514_string()
+        for stem in ("scheduler", "controllers")
+    ]
+    assert subjects == ["CN=system:kube-scheduler", "CN=system:kube-controller-manager"]
+
+
 def test_only_the_owner_may_read_what_is_written(disk: SystemDisk):
     ensure(disk)
-    write_kubeconfig(disk, "https://127.0.0.1:6443", ByToken("x"))
+    write_kubeconfigs(disk, StoppedClock(), "http://127.0.0.1:6443", b"", has_tls=False)
 
     modes = {name: stat.S_IMODE((disk.root / name).stat().st_mode) for name in disk.names()}
     assert modes == dict.fromkeys(disk.names(), 0o600)
@@ -107,6 +127,7 @@ def test_a_server_has_the_names_under_which_it_is_found(disk: SystemDisk):
         "kubernetes.default",
         "kubernetes.default.svc",
         "kubernetes.default.svc.cluster.local",
+        "10.96.0.1",
         "bigbox",
         "10.1.2.3",
     ]
@@ -118,26 +139,30 @@ def test_listening_everywhere_or_locally_adds_no_name(host: str):
 
 
 def test_a_second_start_changes_nothing(disk: SystemDisk):
-    assert ensure(disk) == ensure(disk, NOON + timedelta(days=200))
+    first, admin = ensure(disk), admin_on(disk)
+    later = NOON + timedelta(days=200)
+
+    assert (ensure(disk, later), admin_on(disk, later)) == (first, admin)
 
 
 def test_what_is_about_to_expire_is_made_again_with_the_same_authority(disk: SystemDisk):
     first = ensure(disk)
+    admin_on(disk)
     later = NOON + timedelta(days=320)
 
     second = ensure(disk, later)
 
     assert second.authority == first.authority
-    assert lifetime_of(second.server) == lifetime_of(second.admin) == timedelta(days=320 + 365)
+    assert lifetime_of(second.server) == lifetime_of(admin_on(disk, later)) == timedelta(days=320 + 365)
 
 
 def test_other_names_make_another_serving_certificate_only(disk: SystemDisk):
-    first = ensure(disk)
+    first, admin = ensure(disk), admin_on(disk)
 
     second = ensure(disk, names=["elsewhere"])
 
     assert names_in(second.server) == ["elsewhere"]
-    assert (second.authority, second.admin) == (first.authority, first.admin)
+    assert (second.authority, admin_on(disk)) == (first.authority, admin)
 
 
 def test_nothing_outlives_its_authority_and_nothing_is_made_again_for_that(disk: SystemDisk):
@@ -152,6 +177,7 @@ def test_nothing_outlives_its_authority_and_nothing_is_made_again_for_that(disk:
 
 def test_a_new_authority_signs_everything_again(disk: SystemDisk):
     first = ensure(disk)
+    admin_on(disk)
     disk.remove("ca.crt")
     disk.remove("ca.key")
 
@@ -159,7 +185,7 @@ def test_a_new_authority_signs_everything_again(disk: SystemDisk):
 
     authority = certificate_of(second.authority)
     assert second.authority != first.authority
-    for pem in (second.server, second.admin):
+    for pem in (second.server, admin_on(disk)):
         certificate_of(pem).verify_directly_issued_by(authority)
 
 
@@ -227,7 +253,7 @@ def test_a_context_takes_client_certificates_but_does_not_insist(disk: SystemDis
 @pytest.mark.parametrize(
     ("certificate", "key", "why"),
     [
-        ("server.crt", "admin.key", "admin.key is not the key of .*server.crt"),
+        ("server.crt", "agents.key", "agents.key is not the key of .*server.crt"),
         ("server.key", "server.crt", "are not a certificate and key"),
         ("server.crt", "missing.key", "cannot read .*: No such file"),
         ("server.crt", "locked.key", "has a passphrase; remove it"),

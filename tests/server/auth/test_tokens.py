@@ -22,6 +22,7 @@ from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import DeleteEntry, Put, Store
+from tests.server.access import some_authorizers
 from tests.store.fake_etcd import FakeEtcd
 
 KEY = SigningKey(ec.generate_private_key(ec.SECP256R1()))
@@ -375,7 +376,7 @@ async def authenticate(authenticator: Authenticator, token: str) -> User:
     learning = authenticator.learning(request)
     if learning is not None:
         await learning
-    return authenticator.authenticate(request)
+    return authenticator.authenticate(request, some_authorizers())
 
 
 async def test_a_request_with_a_token_comes_from_the_service_account(sim, which):
