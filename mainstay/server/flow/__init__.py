@@ -1,0 +1,1 @@
+"""Flow control: which request is handled next when there are too many."""
