@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from mainstay.env import Clock, Disk, tasks
+from mainstay.env import Clock, Disk, tasks, vital
 from mainstay.env.disk import DiskFull
 from mainstay.journal.closed_segment import ClosingHelper
 from mainstay.journal.files import Series
@@ -64,6 +64,8 @@ class DecisionRecorder:
         self._is_awaited = asyncio.Event()
         self.failures = 0
         self.last_failure = ""
+        self._is_failing = False
+        """The last write was refused."""
 
     @property
     def recorded(self) -> int:
@@ -82,6 +84,12 @@ class DecisionRecorder:
     def is_half_full(self) -> bool:
         """Whether it would be better to bring records later. Those of one's own are without detail now."""
         return self._waiting.is_half_full
+
+    def find_problem(self) -> str:
+        """Why decisions are not recorded. Empty: they are."""
+        if self._is_failing:
+            return f"cannot write the journal: {self.last_failure}"
+        return self._segments.find_problem(micros(self._clock.wall()))
 
     async def start(self) -> None:
         """Take possession of the directory. Raises `JournalInUse`."""
@@ -138,7 +146,7 @@ class DecisionRecorder:
 
     def _write_soon(self) -> None:
         if self._writing is None and self._waiting:
-            self._writing = tasks.spawn(self._write(), name="journal decisions")
+            self._writing = vital.spawn(self._write(), name="journal-decisions-writer", may_end=True)
 
     async def _write(self) -> None:
         """Write what is waiting, a few times a second, until nothing is."""
@@ -165,10 +173,11 @@ class DecisionRecorder:
             await self._worker.run(self._append_and_tidy, records, micros(self._clock.wall()))
         except (DiskFull, OSError) as error:
             self.failures += 1
-            self.last_failure = str(error)
+            self._is_failing, self.last_failure = True, str(error)
             _log.warning("cannot record decisions, retrying: %s", error)
             await tasks.sleep(RETRY_AFTER)
             return False
+        self._is_failing = False
         return True
 
     def _append_and_tidy(self, records: Sequence[bytes], at: int) -> None:

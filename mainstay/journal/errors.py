@@ -1,5 +1,7 @@
 """What can go wrong with a journal, named for what to do next. A gap is none of these: it is part of an answer."""
 
+from mainstay.env.health import NoRestartHelps
+
 
 class JournalError(Exception):
     """The base of all of them."""
@@ -9,7 +11,7 @@ class JournalInUse(JournalError):
     """Another process writes this journal. Stop that one, or use another directory. Reading needs no permission."""
 
 
-class HistoryAhead(JournalError):
+class HistoryAhead(JournalError, NoRestartHelps):
     """The journal has revisions that the store has not reached: the store was restored from an older backup.
 
     The same revisions will now be given to other changes. Move the directory away and keep it for reading; the

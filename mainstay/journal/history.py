@@ -31,7 +31,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mainstay.env import Clock, Disk, tasks
+from mainstay.env import Clock, Disk, tasks, vital
 from mainstay.env.disk import DiskFull
 from mainstay.env.invariants import broken
 from mainstay.journal.closed_segment import ClosingHelper
@@ -148,11 +148,25 @@ class HistoryRecorder:
         self.failures = 0
         """Writes that the disk refused. They are tried again."""
         self.last_failure = ""
+        self._is_failing = False
+        """The last write was refused."""
+        self._ahead = ""
+        """Why the source cannot be followed any more."""
 
     @property
     def frontier(self) -> int:
         """Everything up to this revision is durable, or was missed. 0: nothing is."""
         return self._progress.value
+
+    def find_problem(self) -> str:
+        """Why the journal does not follow. Empty: it does."""
+        if self._ahead:
+            return f"the journal is ahead of its store: {self._ahead}"
+        if self._is_failing:
+            return f"cannot write the journal: {self.last_failure}"
+        if self._pending_bytes >= PENDING_BYTES_MAX:
+            return f"the journal is behind: {self._pending_bytes} bytes wait to be written"
+        return self._segments.find_problem(micros(self._clock.wall()))
 
     async def start(self) -> None:
         """Take possession of the directory and begin to follow. Raises `JournalInUse`."""
@@ -160,7 +174,7 @@ class HistoryRecorder:
         self._taken = self.frontier
         if self.frontier:
             self._source.advance(self.frontier)
-        self._following = tasks.spawn(self._follow(), name="journal history")
+        self._following = vital.spawn(self._follow(), name="journal-history")
 
     async def close(self) -> None:
         """Write what was taken so far, as far as the disk lets us, and let go."""
@@ -232,7 +246,7 @@ class HistoryRecorder:
             except (DiskFull, OSError) as error:
                 await self._failed(error)
             except HistoryAhead as error:
-                self.last_failure = str(error)
+                self.last_failure = self._ahead = str(error)
                 self._progress.fail(error)
                 raise
 
@@ -283,7 +297,7 @@ class HistoryRecorder:
         self._pending_bytes += piece.size
         self._taken = batch.revision
         if self._writing is None:
-            self._writing = tasks.spawn(self._write(), name="journal history writing")
+            self._writing = vital.spawn(self._write(), name="journal-history-writer", may_end=True)
 
     async def _all_written(self) -> None:
         await self.reach(self._taken)
@@ -319,9 +333,11 @@ class HistoryRecorder:
         except (DiskFull, OSError) as error:
             await self._failed(error)
             return False
+        self._is_failing = False
         return True
 
     async def _failed(self, error: Exception) -> None:
+        self._is_failing = True
         self._count_failure("cannot write the journal, retrying", error)
         with self._counting_failures():
             await self._worker.run(self._tidy, micros(self._clock.wall()))

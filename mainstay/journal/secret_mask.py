@@ -25,6 +25,8 @@ from typing import Any, Final
 
 import msgspec
 
+from mainstay.api.json_values import UNREADABLE
+
 SECRETS: Final = "core/secrets/"
 ANNOTATION_LENGTH_MAX: Final = 200  # Of one that is kept as it is. A copy of an object is longer.
 
@@ -42,7 +44,7 @@ def masked(key: str, value: bytes) -> bytes:
         return value
     try:
         obj = _decode(value)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         obj = None
     return _encode(_masked(obj if isinstance(obj, dict) else {}))
 

@@ -6,7 +6,8 @@ was reported durable is in a file that a reader understands, at times in two; re
 
 After a start, or a write that failed, nothing is appended to an old file: what its end looks like is unknown. A new
 segment is begun, and the old one is closed with what is whole in it. A record whose append failed may therefore be
-there all the same, and twice if it is appended again.
+there all the same, and twice if it is appended again. An open segment that others have removed is noticed before the
+next append, and by `find_problem`: what it held is lost, and a new one is begun.
 
 With a `ClosingHelper` a large segment is closed in the background: its open form stays until a later call finds that
 the closed one has been computed. At most `UNCLOSED_MAX` wait for that.
@@ -53,6 +54,8 @@ _log = logging.getLogger(__name__)
 UNCLOSED_MAX: Final = 8
 """If more segments than this wait for the helper, it is too slow, and they are closed here."""
 
+REMOVAL_SHOWN_FOR: Final = timedelta(minutes=10)
+
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -95,6 +98,8 @@ class Segments:
         self._unclosed: list[int] = []
         """Segments that are not written any more, and not closed yet."""
         self.closed: dict[int, FileIndex] = {}
+        self._removed, self._removed_at = "", 0
+        """Which segment others have removed last, and when that was noticed."""
 
     def open(self) -> None:
         """Take possession of the series, and close what was left open. Raises `JournalInUse`, `DiskFull` never."""
@@ -133,6 +138,8 @@ class Segments:
     def append(self, records: Sequence[bytes], at: int) -> None:
         """Write records as one frame: all of them or none. Raises `DiskFull` (none) and `OSError` (unknown)."""
         data = frames.frame(joined(records))
+        if self._size and not self._disk.is_in_place(self._name(self._number, Suffix.OPEN)):
+            self._leave_removed(at)
         if not self._size:
             self._number += 1
             self._begun_at = at
@@ -151,6 +158,15 @@ class Segments:
         self._size += len(data)
         if self._size >= self._limits.segment_bytes:
             self.roll()
+
+    def find_problem(self, at: int) -> str:
+        """What others have removed, just now or a while ago. Empty: nothing. Does not wait for the disk."""
+        number = self._number
+        name = self._name(number, Suffix.OPEN)
+        # The thread that writes may close the segment meanwhile, which removes the file too.
+        if self._size and not self._disk.is_in_place(name) and self._size and number == self._number:
+            return _describe_removed(name)
+        return self._removed if (at - self._removed_at) * _MICROSECOND < REMOVAL_SHOWN_FOR else ""
 
     def roll_if_old(self, at: int) -> None:
         """Close the open segment if it is old, and whatever else can be closed by now."""
@@ -189,6 +205,14 @@ class Segments:
                 self._disk.remove(name)
         except (OSError, DiskFull):
             self._abandon()
+
+    def _leave_removed(self, at: int) -> None:
+        """The open segment is not there any more: what is appended to it would be lost as well."""
+        name = self._name(self._number, Suffix.OPEN)
+        self._removed, self._removed_at = _describe_removed(name), at
+        _log.error("%s", self._removed)
+        self._disk.release(name)
+        self._abandon()
 
     def _abandon(self) -> None:
         """Write no more to the open segment."""
@@ -299,3 +323,10 @@ def read_file_index(disk: Disk, name: FileName) -> tuple[FileIndex, bool]:
         return index_in(data), False
     except CorruptFile:
         return rebuilt_index(name, data), False
+
+
+def _describe_removed(name: str) -> str:
+    return (
+        f"{name} was removed while it was being written: what it held is missing from the journal; keep other programs"
+        " from removing files there"
+    )

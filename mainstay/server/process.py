@@ -10,13 +10,11 @@ reverse order.
 otherwise. The command line is in cli/server.py.
 """
 
-import asyncio
 import contextlib
 import errno
 import logging
 import os
 import ssl
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -24,11 +22,12 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from mainstay.env import Env, SystemDisk, machine, tasks
+from mainstay.api.pod_security_checks import SecurityLevel
+from mainstay.env import Env, SystemDisk, machine, tasks, vital
 from mainstay.env.build import build
-from mainstay.env.disk import Disk, DiskFull, Locked, read_text
+from mainstay.env.disk import DiskFull, Locked, read_text
+from mainstay.env.health import Health
 from mainstay.env.signals import StopSignals
 from mainstay.http.messages import Handler
 from mainstay.http.outgoing import client_tls
@@ -36,9 +35,8 @@ from mainstay.http.server import HttpLimits, HttpServer
 from mainstay.journal.errors import JournalError
 from mainstay.server.auth import kubeconfig
 from mainstay.server.auth.authentication import Authenticator
-from mainstay.server.auth.authorization import MASTERS, User
+from mainstay.server.auth.authorization import User
 from mainstay.server.auth.certificates import (
-    ADMIN,
     BadCertificate,
     Certificates,
     ensure_certificates,
@@ -46,10 +44,8 @@ from mainstay.server.auth.certificates import (
     load_certificate,
     names_of_server,
     tls_context,
-    write_whole,
 )
 from mainstay.server.auth.jwt import SigningKey
-from mainstay.server.auth.kubeconfig import ByCertificate, ByToken
 from mainstay.server.auth.tokens import KEY_FILE, AccountTokens
 from mainstay.server.decisions.journal import JournalLimits, ServerJournal, open_journal
 from mainstay.server.decisions.otlp import NotInstalled, SpanSender
@@ -59,17 +55,15 @@ from mainstay.server.request.audit import Audit
 from mainstay.server.request.metrics import Metrics
 from mainstay.server.request.pipeline import PipelineOptions
 from mainstay.server.storage.compaction import compact_regularly
-from mainstay.store import open_memory, open_sqlite
+from mainstay.server.store_choice import SQLITE, MemoryChoice, StoreChoice, open_store, wait_until_broken
 from mainstay.store.errors import StoreError
-from mainstay.store.etcd.store import open_etcd
 from mainstay.store.interface import Store
-from mainstay.store.local import LocalStore
 
 GRACE: Final = timedelta(seconds=10)
 CERTIFICATES_LOOKED_AT_EVERY: Final = timedelta(hours=1)
 
+_ANYWHERE: Final = ("", "0.0.0.0", "::")
 _LOCK: Final = "server.lock"
-_ADMIN_TOKEN: Final = "admin.token"
 
 _log = logging.getLogger(__name__)
 
@@ -80,26 +74,6 @@ class ServerCannotStart(Exception):
 
 class CannotGoOn(Exception):
     """The server has ended by itself, and is to be started again."""
-
-
-@dataclass(frozen=True, slots=True)
-class SqliteChoice:
-    """The store is in the data directory."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryChoice:
-    """The store is forgotten with the process."""
-
-
-@dataclass(frozen=True, slots=True)
-class EtcdChoice:
-    """The store is an etcd cluster, whose members' client addresses are these, each `host:port`."""
-
-    endpoints: tuple[str, ...]
-
-
-StoreChoice = SqliteChoice | MemoryChoice | EtcdChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,33 +105,41 @@ class ServerOptions:
     host: str
     port: int
     """0 takes any free one."""
-    store: StoreChoice = SqliteChoice()
+    store: StoreChoice = SQLITE
     tls: Tls = OwnTls()
     tokens: Mapping[str, User] = field(default_factory=dict)
     audit_log: Path | None = None
     http: HttpLimits = field(default_factory=HttpLimits)
+    seats: int = 600
+    """Of flow control: requests under way that are not exempt."""
     journal: JournalLimits | None = field(default_factory=JournalLimits)
     """How much is kept of what happens and is decided, in `journal` in the data directory. None: nothing."""
+    security: SecurityLevel = SecurityLevel.BASELINE
+    """The Pod Security level of namespaces that have no label for it."""
     traces: str = ""
     """Where decisions and writes are sent as spans; empty: nowhere."""
 
 
 async def serve(options: ServerOptions, env: Env, on_ready: Callable[["ServerProcess"], None]) -> None:
     """Run a server until SIGTERM or SIGINT. A second signal does not wait for requests. Raises `ServerCannotStart`; and
-    `CannotGoOn` if the store takes no more writes until it is opened again: the supervisor restarts the process.
+    `CannotGoOn` if the store takes no more writes until it is opened again, or a vital task has ended: the supervisor
+    restarts the process.
     """
     signals = StopSignals()
     try:
         process = await ServerProcess.start(options, env)
         machine.settle()
+        if process.health.loop_watch is not None:
+            process.health.loop_watch.start()  # Not before: until here no client is kept waiting.
+        await process.health.listen()
         on_ready(process)
-        await tasks.until_one_ends([signals.first(), process.store_broken()], name="serve until")
+        await tasks.until_one_ends([signals.first(), process.store_broken(), process.task_ended()], name="serve until")
         _log.info("stopping")
         hurrying = tasks.spawn(_hurry(signals, process), name="hurry")
         await process.stop()
         await tasks.stop(hurrying)
         if process.broken:
-            raise CannotGoOn(f"cannot write the store; stopping, so that a restart reads it again: {process.broken}")
+            raise CannotGoOn(process.broken)
     finally:
         signals.close()
 
@@ -175,12 +157,14 @@ class ServerProcess:
         self._env = env
         self._closing = closing
         self._worker = tasks.Worker("certificates")
-        self._names = names_of_server(options.host, machine.hostname())
+        host = machine.outward_address() if options.host in _ANYWHERE else options.host
+        self._names = names_of_server(host, machine.hostname())
         self._http: HttpServer | None = None
         self._grace = GRACE
         self.url = ""
         self.broken = ""
-        """Why the store takes no more writes, if that is so."""
+        """Why the server cannot go on, if that is so."""
+        self.health = Health(env.clock)
         self._store: Store | None = None
         self.kubeconfig = options.data_dir / kubeconfig.NAME
 
@@ -190,9 +174,14 @@ class ServerProcess:
         async with contextlib.AsyncExitStack() as closing:
             process = cls(options, env, closing)
             try:
-                await process._start()
+                with process.health.active():
+                    await process._start()
             except (StoreError, BadCertificate, DiskFull) as error:
                 raise ServerCannotStart(str(error)) from error
+            except OSError as error:
+                what = f"cannot use {error.filename or options.data_dir}: {error.strerror or error}"
+                advice = "make the data directory writable, or choose another with --data-dir"
+                raise ServerCannotStart(f"{what}; {advice}") from error
             process._closing = closing.pop_all()
             return process
         raise AssertionError("unreachable")
@@ -200,14 +189,21 @@ class ServerProcess:
     async def stop(self, grace: timedelta = GRACE) -> None:
         """Finish what was begun, but for no longer than the grace, and close everything."""
         self._grace = grace
+        self.health.stopping()
         await self._closing.aclose()
 
     async def store_broken(self) -> None:
-        """Wait until the store takes no more writes: its disk has failed. A store elsewhere has its own."""
-        if isinstance(self._store, LocalStore):
-            self.broken = await self._store.broken()
-        else:
-            await asyncio.Event().wait()
+        """Wait until the store takes no more writes."""
+        assert self._store is not None
+        why = await wait_until_broken(self._store)
+        self.broken = f"cannot write the store; stopping, so that a restart reads it again: {why}"
+
+    async def task_ended(self) -> None:
+        """Wait until a vital task has ended."""
+        self.broken = await self.health.failed()
+
+    async def _release_memory(self) -> None:
+        await self._worker.run(machine.release_memory)
 
     async def hurry(self) -> None:
         """While stopping: do not wait for requests any longer."""
@@ -231,28 +227,33 @@ class ServerProcess:
         if tls is None:
             if options.host not in ("localhost", "127.0.0.1", "::1"):
                 _log.warning("serving without TLS: anyone who sees the traffic can read everything, tokens included")
-            tokens[_admin_token(env.disk)] = User(ADMIN, (MASTERS,))
+            tokens |= kubeconfig.ensure_tokens(env.disk)
         signing_key = SigningKey(await self._worker.run(ensure_key, env.disk, KEY_FILE))
-        store = self._store = await _open_store(options, env)
+        store = self._store = await open_store(options.store, options.data_dir, env, self.health)
         closing.push_async_callback(store.close)
         authenticator = Authenticator(tokens, AccountTokens(signing_key, store, env))
         audit = await self._open_audit(authenticator)
         metrics = Metrics(env.clock, process=True)
+        watch = self.health.watch_loop()
+        help_text = "CPU time of the longest callback on the event loop that was noticed."
+        metrics.gauge("mainstay_event_loop_longest_callback_cpu_seconds", help_text, lambda: watch.longest_s)
+        metrics.counter("mainstay_event_loop_slow_callbacks_total", "Those above 20 ms.", lambda: watch.slow)
         if audit is not None:
             metrics.counter("apiserver_audit_event_total", "Lines written to the audit log.", audit.count_written)
             metrics.counter("apiserver_audit_error_total", "Lines that could not be.", audit.count_dropped)
         journal = await self._open_journal(store, metrics)
-        compacting = tasks.spawn(compact_regularly(store, env.clock), name="compact the store")
+        compacting = vital.spawn(compact_regularly(store, env.clock, self._release_memory), name="store-compaction")
         closing.push_async_callback(tasks.stop, compacting)
         connector = Connector(_shown_to_agents(certificates), is_plain_allowed=tls is None)
-        pipeline = PipelineOptions(metrics, audit)
-        api = await Api.start(store, env, authenticator, connector, journal, pipeline)
+        pipeline = PipelineOptions(metrics, audit, seats=options.seats, health=self.health, has_processes=True)
+        authorities = self._authorities(certificates).decode()
+        api = await Api.start(store, env, authenticator, connector, journal, pipeline, options.security, authorities)
         closing.push_async_callback(api.stop)
         if options.traces:
             await self._send_spans(store, journal, metrics)
-        await self._listen(api.answer, tls)
-        await self._worker.run(self._write_kubeconfig, certificates)
-        renewing = tasks.spawn(self._renew(tls, connector), name="renew certificates")
+        await api.advertise(*await self._listen(api.answer, tls), self.url)
+        await self._worker.run(self._write_kubeconfigs, certificates)
+        renewing = vital.spawn(self._renew(tls, connector), name="certificates")
         closing.push_async_callback(tasks.stop, renewing)
 
     async def _certificates(self) -> Certificates:
@@ -310,35 +311,40 @@ class ServerProcess:
         metrics.counter("mainstay_spans_sent_total", "Spans that a collector accepted.", lambda: sender.sent)
         metrics.counter("mainstay_spans_dropped_total", "Spans that no collector accepted.", lambda: sender.dropped)
 
-    async def _listen(self, handler: Handler, tls: ssl.SSLContext | None) -> None:
+    async def _listen(self, handler: Handler, tls: ssl.SSLContext | None) -> tuple[str, int]:
+        """Returns the address and the port at which others find this server."""
         host, port = self._options.host, self._options.port
         try:
             http = await HttpServer.start(
-                handler, host, port, tls=tls, limits=self._options.http, clock=self._env.clock
+                handler, host, port, tls=tls, limits=self._options.http, clock=self._env.clock, on_head=True
             )
         except OSError as error:
             raise ServerCannotStart(_why_not_listening(host, port, error)) from error
         self._http = http
         self._closing.push_async_callback(self._drain, http)
-        self.url = kubeconfig.server_url("http" if tls is None else "https", host, http.addresses[0][1])
+        address, port = http.addresses[0]
+        self.url = kubeconfig.server_url("http" if tls is None else "https", host, port)
+        return machine.outward_address() if address in _ANYWHERE else address, port
 
     async def _drain(self, http: HttpServer) -> None:
         await http.drain(self._grace)
 
-    def _write_kubeconfig(self, certificates: Certificates) -> None:
-        disk = self._env.disk
-        admin: ByCertificate | ByToken
+    def _write_kubeconfigs(self, certificates: Certificates) -> None:
+        has_tls = not isinstance(self._options.tls, NoTls)
+        disk, clock = self._env.disk, self._env.clock
+        kubeconfig.write_kubeconfigs(disk, clock, self.url, self._authorities(certificates), has_tls=has_tls)
+
+    def _authorities(self, certificates: Certificates) -> bytes:
+        """What clients check this server with, as PEM. Empty without TLS."""
         match self._options.tls:
             case OwnTls():
-                admin = ByCertificate(certificates.authority, certificates.admin, certificates.admin_key)
+                return certificates.authority
             case GivenTls(certificate, _, _) as given:
                 # Which authority signed the given certificate is not known. What came with it is certain to be of use.
                 # Ours is there for agents: it is how they know this server when it asks them something.
-                authorities = _read(certificate) + _client_authority(given) + b"\n" + certificates.authority
-                admin = ByCertificate(authorities, certificates.admin, certificates.admin_key)
+                return _read(certificate) + _client_authority(given) + b"\n" + certificates.authority
             case NoTls():
-                admin = ByToken(_admin_token(disk))
-        kubeconfig.write_kubeconfig(disk, self.url, admin)
+                return b""
 
     async def _renew(self, tls: ssl.SSLContext | None, connector: Connector) -> None:
         """Take up new certificates without a restart: our own before they expire, given ones when they were changed."""
@@ -356,34 +362,13 @@ class ServerProcess:
                         load_certificate(tls, directory / "server.crt", directory / "server.key")
                     case GivenTls(certificate, key, _):
                         load_certificate(tls, certificate, key)
-                await self._worker.run(self._write_kubeconfig, certificates)
+                await self._worker.run(self._write_kubeconfigs, certificates)
             except (BadCertificate, ServerCannotStart, DiskFull, OSError) as error:
                 _log.error("cannot renew certificates; keeping the present ones: %s", error)
 
 
-async def _open_store(options: ServerOptions, env: Env) -> Store:
-    match options.store:
-        case SqliteChoice():
-            return await open_sqlite(options.data_dir / "store")
-        case MemoryChoice():
-            return await open_memory()
-        case EtcdChoice(endpoints):
-            return await open_etcd(endpoints, chance=env.chance.child("store"))
-
-
 def _shown_to_agents(certificates: Certificates) -> ssl.SSLContext:
     return client_tls(certificates.agents, certificates.agents_key)
-
-
-def _admin_token(disk: Disk) -> str:
-    """What the administrator shows where there is no TLS and hence no certificate. Made once. Blocks."""
-    try:
-        return disk.read(_ADMIN_TOKEN).decode("ascii").strip()
-    except FileNotFoundError:
-        # A key is as good a secret as there is; `env.chance` is not for secrets.
-        token = urlsafe_b64encode(AESGCM.generate_key(bit_length=256)).decode("ascii").rstrip("=")
-        write_whole(disk, _ADMIN_TOKEN, token.encode() + b"\n")
-        return token
 
 
 def _client_authority(given: GivenTls) -> bytes:

@@ -114,8 +114,8 @@ def test_a_real_helper_closes_segments_on_a_real_disk(tmp_path: Path):
     assert segments._helped is not None
     segments._helped[1].content()
     segments.roll_if_old(AT)
-    assert files(disk, Suffix.CLOSED)  # type: ignore[arg-type]
+    assert files(disk, Suffix.CLOSED)
     segments.close()
     helper.close()
-    assert revisions(disk) == list(range(1, 41))  # type: ignore[arg-type]
+    assert revisions(disk) == list(range(1, 41))
     disk.close()

@@ -2,10 +2,12 @@
 
 import contextlib
 import errno
+import os
+from pathlib import Path
 
 import pytest
 
-from mainstay.env.disk import DiskFull
+from mainstay.env.disk import Disk, DiskFull, SystemDisk
 from mainstay.env.invariants import BrokenInvariant
 from mainstay.journal.errors import JournalInUse
 from mainstay.journal.files import Series, Suffix, parsed_name
@@ -37,7 +39,7 @@ def write(segments: Segments, first: int, last: int) -> None:
         segments.append([encode(record) for record in records], AT + revision)
 
 
-def revisions(disk: SimDisk, **how: object) -> list[int]:
+def revisions(disk: Disk, **how: object) -> list[int]:
     scan = Scan([disk])
     return [
         record.revision
@@ -47,7 +49,7 @@ def revisions(disk: SimDisk, **how: object) -> list[int]:
     ]
 
 
-def files(disk: SimDisk, suffix: Suffix) -> list[str]:
+def files(disk: Disk, suffix: Suffix) -> list[str]:
     return [name for name in disk.names() if (parsed := parsed_name(name)) and parsed.suffix == suffix]
 
 
@@ -292,3 +294,40 @@ def test_files_that_are_not_ours_are_left_alone():
     assert revisions(disk) == [1, 2, 3]
     assert [each.what for each in Scan([disk]).damages] == ["not a segment of a journal"]
     assert "README" in disk.names()
+
+
+def test_an_open_segment_that_others_remove_is_noticed_and_another_is_begun(tmp_path, caplog):
+    disk = SystemDisk(tmp_path)
+    segments = Segments(disk, Series.HISTORY)
+    segments.open()
+    write(segments, 1, 2)
+    assert segments.find_problem(AT) == ""
+    (name,) = files(disk, Suffix.OPEN)
+    (tmp_path / name).unlink()
+
+    assert f"{name} was removed while it was being written" in segments.find_problem(AT)
+    write(segments, 3, 4)
+    assert f"{name} was removed while it was being written" in caplog.text
+    assert not [each for each in Path("/proc/self/fd").iterdir() if name in os.path.realpath(each)]
+    assert f"{name} was removed while" in segments.find_problem(AT)
+    assert segments.find_problem(AT + 11 * 60 * 1_000_000) == ""
+    segments.close()
+    assert revisions(disk) == [3, 4]
+    disk.close()
+
+
+def test_an_open_segment_that_others_replace_is_left_to_them(tmp_path):
+    disk = SystemDisk(tmp_path)
+    segments = Segments(disk, Series.HISTORY)
+    segments.open()
+    write(segments, 1, 2)
+    (name,) = files(disk, Suffix.OPEN)
+    copy = (tmp_path / name).read_bytes()
+    (tmp_path / name).unlink()
+    (tmp_path / name).write_bytes(copy)
+
+    assert "was removed" in segments.find_problem(AT)
+    write(segments, 3, 4)
+    segments.close()
+    assert revisions(disk) == [1, 2, 3, 4]
+    disk.close()

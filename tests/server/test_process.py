@@ -1,8 +1,10 @@
 """`mainstay server` as a process of its own: real sockets, real TLS, real signals."""
 
 import asyncio
+import errno
 import http.client
 import json
+import os
 import re
 import signal
 import socket
@@ -26,8 +28,10 @@ import yaml
 
 import mainstay
 from mainstay.cli.main import run
+from mainstay.client.config import from_kubeconfig_file
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, tasks
-from mainstay.server import process
+from mainstay.server import process, store_choice
+from mainstay.server.store_choice import MemoryChoice
 from mainstay.store.errors import OutcomeUnknown
 from mainstay.store.interface import Put
 from mainstay.store.local import LocalStore
@@ -41,6 +45,19 @@ LIMIT_S = 60  # For what takes a second on a quiet machine.
 TOKENS = 'root-token,root,1,"system:masters"\nann-token,ann,2,devs\n'
 
 
+def load_admin(context: ssl.SSLContext, data: Path) -> None:
+    """Let connections show the certificate in the administrator's kubeconfig."""
+    tls = from_kubeconfig_file(data / "kubeconfig").tls
+    path = data.parent / f"{data.name}-admin.pem"
+    path.write_text(tls.certificate + tls.key)
+    context.load_cert_chain(path)
+
+
+def find_certificates(data: Path) -> list[str]:
+    clients = [from_kubeconfig_file(path).tls.certificate for path in sorted(data.glob("*kubeconfig"))]
+    return [(data / "ca.crt").read_text(), (data / "server.crt").read_text(), *clients]
+
+
 @dataclass(frozen=True)
 class Server:
     process: subprocess.Popen[str]
@@ -50,7 +67,7 @@ class Server:
     def context(self, *, certificate: bool = True) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=self.data / "ca.crt")
         if certificate:
-            context.load_cert_chain(self.data / "admin.crt", self.data / "admin.key")
+            load_admin(context, self.data)
         return context
 
     def get(
@@ -77,8 +94,10 @@ class Server:
 
 
 @contextmanager
-def running(data: Path, *options: str) -> Iterator[Server]:
-    command = [*COMMAND, "--data-dir", str(data), "--listen", "127.0.0.1:0", *options]
+def running(data: Path, *options: str, files: int | None = None) -> Iterator[Server]:
+    """`files`: how many it may open, at most."""
+    limited = () if files is None else ("prlimit", f"--nofile={files // 2}:{files}")
+    command = [*limited, *COMMAND, "--data-dir", str(data), "--listen", "127.0.0.1:0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     hung = threading.Timer(LIMIT_S, process.kill)
     hung.start()
@@ -141,7 +160,8 @@ def test_nothing_in_the_data_directory_is_readable_by_others(server: Server):
     paths = [server.data, *server.data.rglob("*")]
 
     assert [path.name for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
-    assert [path.name for path in paths if "kubeconfig" in path.name] == ["kubeconfig"]
+    files = sorted(path.name for path in paths if "kubeconfig" in path.name)
+    assert files == ["controllers.kubeconfig", "kubeconfig", "scheduler.kubeconfig"]
 
 
 def test_a_client_that_trusts_another_authority_does_not_connect(server: Server, tmp_path: Path):
@@ -152,7 +172,7 @@ def test_a_client_that_trusts_another_authority_does_not_connect(server: Server,
 def test_a_certificate_of_another_authority_is_not_accepted(server: Server, tmp_path: Path):
     with running(tmp_path / "other", "--store", "memory") as other:
         context = server.context(certificate=False)
-        context.load_cert_chain(other.data / "admin.crt", other.data / "admin.key")
+        load_admin(context, other.data)
 
         with pytest.raises(OSError, match=r"alert|reset|[Ee]rror|closed"):
             server.get("/api/v1/namespaces", context=context)
@@ -231,12 +251,12 @@ def audited(log: Path, audit_id: str) -> dict[str, Any]:
 def test_what_was_there_is_there_again_and_so_are_the_certificates(tmp_path: Path):
     data = tmp_path / "data"
     with running(data) as first:
-        before = [(data / name).read_bytes() for name in ("ca.crt", "server.crt", "admin.crt")]
+        before = find_certificates(data)
         uid = json.loads(first.get("/api/v1/namespaces/default")[1])["metadata"]["uid"]
         assert first.stop() == 0
     with running(data) as second:
         assert json.loads(second.get("/api/v1/namespaces/default")[1])["metadata"]["uid"] == uid
-        assert [(data / name).read_bytes() for name in ("ca.crt", "server.crt", "admin.crt")] == before
+        assert find_certificates(data) == before
 
 
 def test_the_size_of_requests_and_the_number_of_connections_can_be_limited(tmp_path: Path):
@@ -315,6 +335,10 @@ def test_plain_http_knows_its_owner_by_a_token(tmp_path: Path):
         assert server.url.startswith("http://")
         assert server.get("/api/v1/namespaces", token=config["users"][0]["user"]["token"])[0] == 200
         assert server.get("/api/v1/namespaces")[0] == 403
+        component = yaml.safe_load((server.data / "scheduler.kubeconfig").read_text())
+        token = component["users"][0]["user"]["token"]
+        assert server.get("/api/v1/nodes", token=token)[0] == 200
+        assert server.get("/api/v1/secrets", token=token)[0] == 403
 
 
 def test_given_certificates_are_used_besides_its_own_authority(server: Server, tmp_path: Path):
@@ -323,7 +347,7 @@ def test_given_certificates_are_used_besides_its_own_authority(server: Server, t
     with running(tmp_path / "data", "--store", "memory", *map(str, options)) as second:
         # Both the owner of the given authority and the one of the server's own are known.
         own = ssl.create_default_context(cafile=given / "ca.crt")
-        own.load_cert_chain(second.data / "admin.crt", second.data / "admin.key")
+        load_admin(own, second.data)
         assert second.get("/api/v1/namespaces", context=server.context())[0] == 200
         assert second.get("/api/v1/namespaces", context=own)[0] == 200
 
@@ -429,19 +453,18 @@ async def test_a_running_server_takes_up_a_renewed_certificate(tmp_path: Path, m
     monkeypatch.setattr(process, "CERTIFICATES_LOOKED_AT_EVERY", timedelta(milliseconds=20))
     clock = MovableClock()
     clock.shift = timedelta(days=-330)
-    options = process.ServerOptions(data_dir=tmp_path, host="127.0.0.1", port=0, store=process.MemoryChoice())
+    options = process.ServerOptions(data_dir=tmp_path, host="127.0.0.1", port=0, store=MemoryChoice())
     server = await process.ServerProcess.start(options, Env(clock, Chance(b"seed"), SystemDisk(tmp_path)))
     address = ("127.0.0.1", urlsplit(server.url).port or 0)
     old = await asyncio.to_thread(ssl.get_server_certificate, address)
+    admin = (tmp_path / "kubeconfig").read_bytes()
 
     clock.shift = timedelta(0)
 
     while await asyncio.to_thread(ssl.get_server_certificate, address) == old:
         await tasks.sleep(timedelta(milliseconds=20))
-    config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
-    while b64decode(config["users"][0]["user"]["client-certificate-data"]) != (tmp_path / "admin.crt").read_bytes():
+    while (tmp_path / "kubeconfig").read_bytes() == admin:
         await tasks.sleep(timedelta(milliseconds=20))
-        config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
     await server.stop()
 
 
@@ -455,6 +478,17 @@ async def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path):
 
     server = await process.ServerProcess.start(options, Env(SystemClock(), Chance(b"seed"), SystemDisk(tmp_path)))
     await server.stop()
+
+
+@pytest.mark.real_loop
+async def test_a_read_only_data_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path / "server.lock"))
+
+    monkeypatch.setattr(SystemDisk, "lock", refuse)
+    options = process.ServerOptions(data_dir=tmp_path, host="127.0.0.1", port=0)
+    with pytest.raises(process.ServerCannotStart, match=r"server\.lock: Read-only file system; make .* writable"):
+        await process.ServerProcess.start(options, Env(SystemClock(), Chance(b"seed"), SystemDisk(tmp_path)))
 
 
 class FailingLog(MemoryLog):
@@ -478,8 +512,8 @@ async def test_a_server_whose_store_takes_no_more_writes_ends_so_that_it_is_star
     async def open_memory() -> LocalStore:
         return store
 
-    monkeypatch.setattr(process, "open_memory", open_memory)
-    options = process.ServerOptions(data_dir=tmp_path, host="127.0.0.1", port=0, store=process.MemoryChoice())
+    monkeypatch.setattr(store_choice, "open_memory", open_memory)
+    options = process.ServerOptions(data_dir=tmp_path, host="127.0.0.1", port=0, store=MemoryChoice())
     ready = asyncio.Event()
     env = Env(SystemClock(), Chance(b"seed"), SystemDisk(tmp_path))
     serving = asyncio.ensure_future(process.serve(options, env, lambda _: ready.set()))

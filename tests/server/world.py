@@ -4,12 +4,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import aiohttp
 
+from mainstay.api.pod_security_checks import SecurityLevel
 from mainstay.env import Chance, Env
 from mainstay.http.server import HttpServer
 from mainstay.server.auth.authentication import Authenticator
@@ -17,6 +18,7 @@ from mainstay.server.auth.authorization import User
 from mainstay.server.auth.jwt import SigningKey
 from mainstay.server.auth.tokens import AccountTokens
 from mainstay.server.request.app import Api
+from mainstay.server.request.pipeline import PipelineOptions
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
 from mainstay.store.interface import Store
@@ -26,12 +28,16 @@ ADMIN = User("admin", ("system:masters", "system:authenticated"))
 ALICE = User("alice", ("devs", "system:authenticated"))
 TOKENS = {"admintoken": ADMIN, "usertoken": ALICE}
 
+NO_OPTIONS = PipelineOptions()
+
 
 @dataclass
 class Answer:
     status: int
     body: Any
     headers: dict[str, str]
+    warnings: list[str] = field(default_factory=list)
+    """The texts of its `Warning` headers."""
 
 
 class Client:
@@ -54,7 +60,9 @@ class Client:
         async with self.session.request(method, self.base + path, data=data, headers=sent) as response:
             text = await response.read()
             is_json = response.content_type == "application/json" and text
-            return Answer(response.status, json.loads(text) if is_json else text.decode(), dict(response.headers))
+            shown = json.loads(text) if is_json else text.decode()
+            warnings = [json.loads(each.removeprefix("299 - ")) for each in response.headers.getall("Warning", [])]
+            return Answer(response.status, shown, dict(response.headers), warnings)
 
     async def get(self, path: str, **headers: str) -> Any:
         answer = await self.ask("GET", path, **headers)
@@ -70,6 +78,11 @@ class Client:
         answer = await self.ask("PATCH", path, body, f"application/{kind}-patch+json")
         assert answer.status == 200, answer
         return answer.body
+
+    async def label_namespace(self, name: str = "default", **levels: str) -> None:
+        """Set Pod Security labels: `enforce="privileged"` lets pods use ports and paths of the machine."""
+        labels = {f"pod-security.kubernetes.io/{mode.replace('_', '-')}": level for mode, level in levels.items()}
+        await self.patch(f"/api/v1/namespaces/{name}", {"metadata": {"labels": labels}})
 
     async def delete(self, path: str, body: Any = None) -> Any:
         answer = await self.ask("DELETE", path, body)
@@ -103,17 +116,24 @@ class Events:
 
 @asynccontextmanager
 async def a_server(
-    sim: Simulation, name: str = "server", store: Store | None = None, signing_key: SigningKey | None = None
+    sim: Simulation,
+    name: str = "server",
+    store: Store | None = None,
+    signing_key: SigningKey | None = None,
+    options: PipelineOptions = NO_OPTIONS,
+    security: SecurityLevel = SecurityLevel.BASELINE,
+    authorities: str = "",
 ) -> AsyncIterator[Client]:
-    """A server on a host of its own, and a client on another. With a key it issues tokens of service accounts."""
+    """A server on a host of its own, and a client on another. With a key it issues tokens of service accounts; with
+    authorities it hands these out as the CA of the server."""
     given = sim.env(name)
     env = Env(given.clock, Chance(name.encode()), given.disk)
     with sim.network.host(name).active():
         used = store or await open_memory()
         accounts = None if signing_key is None else AccountTokens(signing_key, used, env)
         authenticator = Authenticator(TOKENS, accounts)
-        api = await Api.start(used, env, authenticator)
-        http = await HttpServer.start(api.answer, "0.0.0.0", PORT)
+        api = await Api.start(used, env, authenticator, options=options, security=security, authorities=authorities)
+        http = await HttpServer.start(api.answer, "0.0.0.0", PORT, on_head=True)
     with sim.network.host("client").active():
         async with aiohttp.ClientSession() as session:
             try:

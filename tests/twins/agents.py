@@ -12,6 +12,7 @@ from mainstay.agent.node.node import NodeAgent
 from mainstay.agent.node.pods import Pods
 from mainstay.agent.pod.facts import PodFacts
 from mainstay.agent.pod.plan import End
+from mainstay.agent.pod.tokens import PodTokens, TokenNeed
 from mainstay.agent.pod.worker import PodWorker
 from mainstay.agent.runner import ContainerId, Exited, Running, State
 from mainstay.api import times
@@ -145,3 +146,16 @@ def takes_its_lease_back(patch: pytest.MonkeyPatch) -> None:
         return await (honest if self.epoch == 0 else renew)(self, lease)
 
     patch.setattr(NodeAgent, "_renew", first)
+
+
+# Tokens
+
+
+def keeps_a_token_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """Requests the token of a pod once, as if it had no end."""
+    honest = PodTokens._request
+
+    async def request(self: PodTokens, pod: Object, need: TokenNeed, now_ns: int) -> Any:
+        return replace(await honest(self, pod, need, now_ns), rotate_at_ns=2**63)
+
+    patch.setattr(PodTokens, "_request", request)

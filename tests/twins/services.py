@@ -21,6 +21,7 @@ from mainstay.controllers.endpoints.serving import Serving
 from mainstay.controllers.endpoints.slices import EndpointSlices
 from mainstay.controllers.progress import controller
 from mainstay.loop.decision import Decision, Delete, Patch
+from mainstay.server.services.api_service import ApiService, ServerEndpoint
 from tests.twins.scenarios import decides_without_having_seen_its_own_writes
 
 # Slices
@@ -137,3 +138,20 @@ def looks_at_its_pods_no_more_than_once(patch: pytest.MonkeyPatch) -> None:
         return decision if decision.actions else Decision(memory=decision.memory)
 
     patch.setattr(controller.ProgressRecorder, "decide", decide)
+
+
+# The Service of the API servers
+
+
+def counts_a_server_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """One that was alive once stays in the Endpoints."""
+    patch.setattr(ApiService, "_has_ended", lambda self, unchanged_ns: False)
+
+
+def counts_only_itself(patch: pytest.MonkeyPatch) -> None:
+    """Each server overwrites what the others say of themselves."""
+
+    async def find_living(self: ApiService) -> list[ServerEndpoint]:
+        return [self._own]
+
+    patch.setattr(ApiService, "_find_living", find_living)

@@ -39,8 +39,9 @@ from mainstay.api.custom import (
 from mainstay.api.json_values import copied
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds.apiextensions import CUSTOM_RESOURCE_DEFINITION
-from mainstay.env import tasks
+from mainstay.env import tasks, vital
 from mainstay.env.clock import Clock
+from mainstay.env.failed_objects import FailedObjects
 from mainstay.env.invariants import broken
 from mainstay.server.request.served_kinds import Registry
 from mainstay.server.storage.keyspace import build_prefix
@@ -48,7 +49,7 @@ from mainstay.server.storage.stored import read, stored
 from mainstay.server.storage.transact import transact
 from mainstay.server.watch.feed import Feed
 from mainstay.server.watch.follower import PrefixFollower
-from mainstay.store.errors import InvalidStoreRequest, OutcomeUnknown, StorageFull, StoreUnavailable
+from mainstay.store.errors import InvalidStoreRequest, OutcomeUnknown, StorageFull, StoreError, StoreUnavailable
 from mainstay.store.interface import ABSENT, Check, Committed, DeleteEntry, Entry, Put, Store, TransactionRefused, Write
 
 NAMES: Final = "apiextensions.k8s.io/acceptednames/"
@@ -174,6 +175,7 @@ class Definitions:
             store, feed, _PREFIX, lambda change: self._mark_stale((change.key,)), self._reset
         )
         self._following: asyncio.Task[None] | None = None
+        self._failed = FailedObjects("crd-definitions")
 
     async def start(self) -> None:
         """Serve what is defined already. What else there is to do for it is done in the background."""
@@ -185,7 +187,7 @@ class Definitions:
                     key, known.crd, ServedVerbs.WITHOUT_CREATE if is_terminating(known.crd) else ServedVerbs.ALL
                 )
         self._ask_for(self._known)
-        self._following = tasks.spawn(self._follow(), name="definitions")
+        self._following = vital.spawn(self._follow(), name="crd-definitions")
 
     async def stop(self) -> None:
         await self._follower.stop()
@@ -226,10 +228,12 @@ class Definitions:
                 self._later = {}
             self._awake.clear()
             while self._waiting:
+                await tasks.turns(1)  # One change of names asks for all definitions of its group.
                 key = next(iter(self._waiting))
                 del self._waiting[key]
                 try:
-                    await self._settle(key)
+                    with self._failed.guard(key, StoreError):  # What fails is looked at again when it changes.
+                        await self._settle(key)
                 except (StoreUnavailable, OutcomeUnknown, StorageFull):
                     self._put_off(key)  # Then it is read again: what is unknown now will be known.
                 except InvalidStoreRequest:

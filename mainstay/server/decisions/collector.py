@@ -21,6 +21,7 @@ from typing import Final, Protocol, assert_never
 import msgspec
 
 from mainstay.api.errors import StatusError, StatusReason, bad_request
+from mainstay.api.json_values import UNREADABLE
 from mainstay.env import Clock, tasks
 from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.memory_journal import MemoryJournal
@@ -258,7 +259,7 @@ class Collector:
             return 0
         try:
             glances, raws = _glances(content), _raws(content)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             return 0
         records = list(map(bytes, raws))
         kept: list[bytes] = []
@@ -325,7 +326,7 @@ def _records_in(content: bytes, node: str) -> Sequence[tuple[Record, bytes]]:
     """The records of a batch, each with its bytes. Those of a sort that only newer versions know are left out."""
     try:
         raws = _raws(content)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise bad_request(f"these are no records: {error}") from None
     records: list[tuple[Record, bytes]] = []
     for number, raw in enumerate(raws):
@@ -333,7 +334,7 @@ def _records_in(content: bytes, node: str) -> Sequence[tuple[Record, bytes]]:
             record = _record(raw)
         except msgspec.ValidationError:
             continue
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise bad_request(f"record {number} cannot be read: {error}") from None
         match record:
             case DecisionRecord():

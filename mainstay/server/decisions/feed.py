@@ -56,6 +56,9 @@ class DecisionFeed:
     async def reach(self, revision: int) -> None:
         """Whatever has a number was told of in the same moment."""
 
+    def forget_old(self, now_ns: int) -> None:
+        """There are few, and they are small."""
+
 
 class _Window(Window):
     def __init__(self, complete_after: int, rendered: Rendered) -> None:

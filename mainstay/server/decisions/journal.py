@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.env import Clock, Disk, SystemDisk, tasks
+from mainstay.env.health import find_current
 from mainstay.journal.closed_segment import ClosingHelper
 from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.errors import JournalError
@@ -92,10 +93,14 @@ async def open_journal(
         closing.callback(helper.close)
     history = HistoryRecorder(disk, source, clock, kept, helper)
     await history.start()
+    if (health := find_current()) is not None:
+        health.add("history", history.find_problem)
     closing.callback(source.close)
     closing.push_async_callback(history.close)
     recorder = DecisionRecorder(disk, clock, kept, helper)
     await recorder.start()
+    if health is not None:
+        health.add("decisions", recorder.find_problem)
     closing.push_async_callback(recorder.close)
     local = LocalJournal(Reader(disk))
     closing.callback(local.close)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mainstay.env import tasks
+from mainstay.env import tasks, vital
 from mainstay.journal.record import DecisionRecord, Ending, WriteRecord
 from mainstay.server.decisions.spans import Span, SpanReference, Spans
 
@@ -52,7 +52,7 @@ class SpanSender:
         self.dropped = 0
 
     def start(self) -> None:
-        self._sending = tasks.spawn(self._send_all(), name="send spans")
+        self._sending = vital.spawn(self._send_all(), name="span-sender")
 
     def offer(self, record: DecisionRecord | WriteRecord) -> None:
         """Never waits. A decision that found all as it should be is no event in a trace."""

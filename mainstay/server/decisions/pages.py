@@ -2,7 +2,7 @@
 
 What is asked and answered is in journal/wire.py. To read is for administrators: a page shows what is in all namespaces,
 as it was, Secrets without their values. Users with fewer rights read Decision objects instead (reads.py).
-To tell is for components, which are administrators, and for agents.
+To tell is for components and for agents. Both are asked of the authorizers, by path.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,10 +14,10 @@ from mainstay.env import tasks
 from mainstay.http.messages import Answer, Request, Response
 from mainstay.journal import wire
 from mainstay.journal.record import DecisionRecord, Ending, Outcome, RecordedMemory, Subject
-from mainstay.server.auth.authorization import agent_in
+from mainstay.server.auth.authorization import Authorizers, agent_in
 from mainstay.server.decisions.journal import ServerJournal
 from mainstay.server.request.context import ApiCall
-from mainstay.server.request.router import forbidden_path, is_authenticated
+from mainstay.server.request.router import find_page_access
 from mainstay.server.request.target import method_not_allowed
 
 ASKED_AT_ONCE_MAX: Final = 32
@@ -30,9 +30,8 @@ _NO_CACHE: Final = ("Cache-Control", "no-cache, private")
 class JournalPages:
     """Implements `Route` (request/router.py). `journal` is None if none is kept."""
 
-    is_public: Final = False
-
-    def __init__(self, journal: ServerJournal | None) -> None:
+    def __init__(self, journal: ServerJournal | None, authorizers: Authorizers) -> None:
+        self._authorizers = authorizers
         self._journal = journal
         # To make a large page must not hold up the loop.
         self._worker = tasks.Worker("journal pages")
@@ -45,12 +44,10 @@ class JournalPages:
         return None
 
     def authorize(self, call: ApiCall) -> None:
-        if not is_authenticated(call.user):
-            raise forbidden_path(call)
+        self._authorizers.require(call.user, find_page_access(call))
 
     def handle(self, call: ApiCall) -> Answer | Awaitable[Answer]:
-        """Who may read and who may write differs by page, and is looked at here."""
-        request, user = call.request, call.user
+        request = call.request
         if self._journal is None:
             text = (
                 "this server keeps no journal: it was started with --no-journal, or with a store that is forgotten"
@@ -62,14 +59,10 @@ class JournalPages:
             return self._collect(self._journal, call)
         if request.method != "GET":
             raise method_not_allowed()
-        if not user.is_master:
-            raise forbidden_path(call)
         return self._answered(self._journal, page, request)
 
     async def _collect(self, journal: ServerJournal, call: ApiCall) -> Answer:
         request, node = call.request, agent_in(call.user)
-        if not call.user.is_master and not node:
-            raise forbidden_path(call)
         try:
             content = wire.plain(request.body, request.headers.get("content-type") or "", BATCH_BYTES_MAX)
         except wire.BadPage as error:

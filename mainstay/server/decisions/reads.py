@@ -28,7 +28,7 @@ from mainstay.api.kinds.decisions import DECISION, NAMESPACE
 from mainstay.env import Clock
 from mainstay.journal import wire
 from mainstay.journal.record import DecisionRecord, moment
-from mainstay.server.auth.authorization import User
+from mainstay.server.auth.authorization import Authorizer, User
 from mainstay.server.decisions.journal import ServerJournal
 from mainstay.server.decisions.objects import KIND_BY_TEXT, TEXTS_BY_KIND, find_namespace, rendered
 from mainstay.server.decisions.redaction import MayGet, find_rights, redacted
@@ -77,8 +77,9 @@ def decision_selection(target: RequestTarget, options: Options) -> Selection:
 class DecisionReads:
     """For one server. Without a journal there is nothing to read, and clients are told so."""
 
-    def __init__(self, journal: ServerJournal | None, clock: Clock, jitter: Random) -> None:
+    def __init__(self, journal: ServerJournal | None, authorizer: Authorizer, clock: Clock, jitter: Random) -> None:
         self._journal = journal
+        self._authorizer = authorizer
         self._watching = None if journal is None else Watching(_Latest(journal), journal.feed, clock, jitter)
 
     async def stop(self) -> None:
@@ -89,7 +90,7 @@ class DecisionReads:
         """What this reader is shown of them. Raises `StatusError` (404)."""
         if self._journal is None:
             raise journal_off()
-        return SeenDecisions(self._journal, find_rights(user))
+        return SeenDecisions(self._journal, find_rights(user, self._authorizer))
 
     def watch(
         self, user: User, selection: Selection, form: ResponseForm, options: Options
@@ -97,9 +98,9 @@ class DecisionReads:
         """What runs the stream of a watch. Raises `StatusError`."""
         if self._watching is None:
             raise journal_off()
-        may_get = find_rights(user)
+        may_get = find_rights(user, self._authorizer)
         if may_get is not None:
-            selection = replace(selection, reader=user.name, shown=partial(_shown, may_get))
+            selection = replace(selection, reader=f"{user.name} {user.groups}", shown=partial(_shown, may_get))
         return self._watching.open(selection, form, options)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mainstay.api.kind import Object
-from mainstay.server.auth.authorization import AccessAttributes, User, may
+from mainstay.server.auth.authorization import AccessAttributes, Authorizer, User
 
 HIDDEN: Final = "(hidden)"
 _LISTS: Final = ("lookedAt", "actions", "writes", "policies")
@@ -25,14 +25,14 @@ MayGet = Callable[[str, str, str], bool]
 """Whether a user may get an object: of a kind, by its text, in a namespace, of a name."""
 
 
-def find_rights(user: User) -> MayGet | None:
+def find_rights(user: User, authorizer: Authorizer) -> MayGet | None:
     """What a user may get. None: everything."""
     if user.is_master:
         return None
 
     def may_get(kind: str, namespace: str, name: str) -> bool:
         plural, _, group = kind.partition(".")
-        return may(user, AccessAttributes("get", group, plural, namespace, name, ""))
+        return authorizer.decide(user, AccessAttributes("get", group, plural, namespace, name)).allowed
 
     return may_get
 

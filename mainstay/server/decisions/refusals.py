@@ -18,6 +18,7 @@ import msgspec
 from mainstay.api.causes import FENCED, QUOTA_CAUSES, QUOTA_REQUESTED, find_cause
 from mainstay.api.errors import StatusError
 from mainstay.api.headers import DECISION, TERM
+from mainstay.api.json_values import UNREADABLE
 from mainstay.api.kinds import REVIEWS
 from mainstay.api.quota_refusal import find_quota
 from mainstay.env import Clock, tasks
@@ -201,8 +202,8 @@ def _subject(target: RequestTarget, request: Request, error: StatusError) -> Sub
     if not name and target.verb is Verb.CREATE:
         try:
             given = _named(request.body).metadata
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            given = _Metadata()  # It is not in JSON. Then the refusal may say it.
+        except UNREADABLE:
+            given = _Metadata()  # It is not in JSON, or nested too deeply. Then the refusal may say it.
             details = error.details or {}
             if details.get("kind") in (target.kind.plural, target.kind.kind):
                 given.name = str(details.get("name") or "")

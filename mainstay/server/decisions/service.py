@@ -6,6 +6,7 @@ A server without a journal has all of it too: then there is nothing to read, and
 from mainstay.api.kinds.decisions import DECISION
 from mainstay.env import Env
 from mainstay.http.messages import Answer
+from mainstay.server.auth.authorization import Authorizers
 from mainstay.server.decisions.journal import ServerJournal
 from mainstay.server.decisions.pages import JournalPages
 from mainstay.server.decisions.reads import DecisionReads, decision_selection
@@ -18,12 +19,14 @@ from mainstay.store.interface import Store
 
 
 class DecisionService:
-    def __init__(self, journal: ServerJournal | None, store: Store, feed: Feed, env: Env) -> None:
-        self.pages = JournalPages(journal)
+    def __init__(
+        self, journal: ServerJournal | None, store: Store, feed: Feed, env: Env, authorizers: Authorizers
+    ) -> None:
+        self.pages = JournalPages(journal, authorizers)
         self.notes = None if journal is None else journal.notes
         self.refusals = None if journal is None else journal.refusals
         self._clock = env.clock
-        self._reads = DecisionReads(journal, env.clock, env.chance.stream("decision watch timeout"))
+        self._reads = DecisionReads(journal, authorizers, env.clock, env.chance.stream("decision watch timeout"))
         self._sampling = None if journal is None else SamplingRules(store, feed, journal.collector.sampler)
 
     async def start(self) -> None:

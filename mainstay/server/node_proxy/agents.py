@@ -4,10 +4,15 @@ A Node says where its agent listens (`status.addresses`, `status.daemonEndpoints
 annotation). Both are read again for each question, so an agent that was started again is found as soon as its Node says
 so. A server at that address with another certificate is not spoken to, whichever authority has signed it.
 
+A Node is written by its agent, and a node that was taken over may name any address. So link-local addresses (cloud
+metadata is there), multicast and the like are refused, also those that a name stands for; and an answer to the client
+says nothing of who was found at an address: that is in the log of the server.
+
 The agent knows us by a certificate of the cluster's authority (server/auth/certificates.py). A server without TLS also
 talks to agents that have none.
 """
 
+import logging
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,9 +24,18 @@ import msgspec
 
 from mainstay.api.annotations import AGENT_CERTIFICATE
 from mainstay.api.errors import StatusError, StatusReason
+from mainstay.api.ip_addresses import find_problem
+from mainstay.api.json_values import UNREADABLE
 from mainstay.api.kind import Object
 from mainstay.http.messages import Headers
-from mainstay.http.outgoing import AnswerHead, Exchange, ExchangeBroken, WrongCertificate, connect
+from mainstay.http.outgoing import (
+    AnswerHead,
+    Exchange,
+    ExchangeBroken,
+    WrongAddress,
+    WrongCertificate,
+    connect,
+)
 
 """The annotation of a Node that says which certificate its agent has: `sha256:` and the digest."""
 
@@ -31,6 +45,9 @@ ERROR_BYTES_MAX: Final = 64 * 1024
 
 _ADDRESS_TYPES: Final = ("InternalIP", "InternalDNS", "ExternalIP", "ExternalDNS", "Hostname")  # The best first.
 _ERRORS_FROM: Final = 400
+_PORT_MAX: Final = 65535
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +72,8 @@ def find_address(node: Object) -> AgentAddress:
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
     if not host or not port:
         raise _unavailable(f'node "{name}" has no agent address: its agent has never run, or only pretends')
+    if not 0 < port <= _PORT_MAX:
+        raise _unavailable(f'node "{name}" has no agent address: port {port} must be between 1 and {_PORT_MAX}')
     return AgentAddress(name, host, port, (metadata.get("annotations") or {}).get(AGENT_CERTIFICATE) or "")
 
 
@@ -104,17 +123,29 @@ class Connector:
             text = f'node "{agent.node}" has no certificate of its agent (annotation {AGENT_CERTIFICATE})'
             raise _unavailable(f"{text}, so the agent cannot be verified")
         try:
-            return await connect(Exchange, agent.host, agent.port, CONNECTED_WITHIN, tls=tls, digest=agent.digest)
+            return await connect(
+                Exchange,
+                agent.host,
+                agent.port,
+                CONNECTED_WITHIN,
+                tls=tls,
+                digest=agent.digest,
+                problem_with=find_problem,
+            )
+        except WrongAddress as wrong:
+            raise _unavailable(f'node "{agent.node}" has no usable agent address: {wrong}') from None
         except WrongCertificate as wrong:
+            _logger.warning("%s shows certificate %s, and node %s has %s", agent, wrong.shown, agent.node, agent.digest)
             raise _unavailable(
-                f'the server at {agent} is not the agent of node "{agent.node}": its certificate is'
-                f" {wrong.shown}, and that of the Node is {agent.digest}. Nothing was sent. An agent that has just"
-                " started writes its certificate into its Node soon; retry later"
+                f'the server at {agent} is not the agent of node "{agent.node}": it has another certificate than'
+                f" {agent.digest}, which the Node names. Nothing was sent. An agent that has just started writes its"
+                " certificate into its Node soon; retry later"
             ) from None
         except TimeoutError:
             why = f"no connection within {CONNECTED_WITHIN.total_seconds():g} s"
         except ssl.SSLError as error:
-            why = f"TLS failed: {error.reason or error}"
+            _logger.warning("no TLS with the agent of node %s at %s: %s", agent.node, agent, error)
+            why = "the TLS handshake failed"
         except OSError as error:
             why = error.strerror or str(error)
         raise _unavailable(f'the agent of node "{agent.node}" cannot be reached at {agent}: {why}')
@@ -155,7 +186,7 @@ _decode_status = msgspec.json.Decoder(_Status).decode
 def _error_in(head: AnswerHead, body: bytes, agent: AgentAddress) -> StatusError:
     try:
         status = _decode_status(body)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         status = _Status()
     if not status.message or head.status in (401, 403):
         # What an agent thinks of this server is no answer to the client, who may well ask.

@@ -16,6 +16,7 @@ import msgspec
 
 from mainstay.api import times
 from mainstay.api.errors import StatusError, not_found
+from mainstay.api.json_values import UNREADABLE
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds.metrics import NODE_METRICS
 from mainstay.env import Clock, tasks
@@ -157,7 +158,7 @@ class UsageReads:
                 finally:
                     exchange.close()
                 return _decode_answer(body).nodes
-        except (StatusError, ExchangeBroken, TimeoutError, msgspec.MsgspecError):
+        except (StatusError, ExchangeBroken, TimeoutError, *UNREADABLE):
             return None  # Why is shown by a request for a log, and by the Node.
 
 

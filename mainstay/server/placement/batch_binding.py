@@ -22,6 +22,7 @@ import msgspec
 
 from mainstay.api.annotations import RESERVATION
 from mainstay.api.errors import StatusError, StatusReason, bad_request
+from mainstay.api.json_values import UNREADABLE
 from mainstay.api.times import format_time
 from mainstay.env import Clock, tasks
 from mainstay.http.messages import Request
@@ -29,8 +30,9 @@ from mainstay.journal.record import Subject
 from mainstay.server.auth.authorization import User
 from mainstay.server.placement.binding import BindingHandler, BindRequest
 from mainstay.server.storage.operations import build_operation
+from mainstay.server.storage.store_errors import translate_store_error
 from mainstay.server.storage.write_context import WriteContext
-from mainstay.store.errors import OutcomeUnknown, StorageFull, StoreError
+from mainstay.store.errors import OutcomeUnknown, StoreError
 
 ITEMS_MAX: Final = 500
 
@@ -117,7 +119,7 @@ def _items_in(request: Request) -> list[_Item]:
         raise StatusError(415, StatusReason.UNSUPPORTED_MEDIA_TYPE, text, {})
     try:
         items = _decode(request.body).items
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise bad_request(f"request body is not a valid BindingList: {error}") from None
     if len(items) > ITEMS_MAX:
         raise bad_request(f"items: too many: {len(items)}: must have at most {ITEMS_MAX} items")
@@ -167,10 +169,6 @@ def _refused(error: StatusError) -> _Result:
 
 
 def _failed(error: StoreError) -> _Result:
-    match error:
-        case OutcomeUnknown():
-            return _Result("Unknown", code=504, reason=str(StatusReason.TIMEOUT), message=str(error))
-        case StorageFull():
-            return _Result("Refused", code=507, reason=str(StatusReason.INTERNAL_ERROR), message=str(error))
-        case _:
-            return _Result("Refused", code=503, reason=str(StatusReason.SERVICE_UNAVAILABLE), message=str(error))
+    status = "Unknown" if isinstance(error, OutcomeUnknown) else "Refused"
+    told = translate_store_error(error)
+    return _Result(status, code=told.code, reason=str(told.reason), message=told.message)

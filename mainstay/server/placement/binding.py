@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from mainstay.api.annotations import RESERVATION
 from mainstay.api.causes import BindingCause
-from mainstay.api.errors import bad_request, not_found
+from mainstay.api.errors import bad_request, invalid, not_found
 from mainstay.api.headers import OBSERVED
 from mainstay.api.kind import Object
 from mainstay.api.kinds.pods import POD
@@ -33,6 +33,7 @@ from mainstay.server.placement.pod_to_bind import PodToBind
 from mainstay.server.storage.commit_points import NOTHING, TransactionParts
 from mainstay.server.storage.committer import Committer, WriteDecision
 from mainstay.server.storage.keyspace import CORE, build_key
+from mainstay.server.storage.metadata import text_problems
 from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.server.storage.stored import StoredWrite
 from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
@@ -86,7 +87,9 @@ class BindingHandler:
     async def bind(
         self, request: BindRequest, now: str, context: WriteContext = NO_CONTEXT, *, dry_run: bool = False
     ) -> StoredWrite:
-        """Bind a pod. Raises `StatusError`: 404, or 409 with a cause (ledger/refusals.py)."""
+        """Bind a pod. Raises `StatusError`: 404, 422, or 409 with a cause (ledger/refusals.py)."""
+        if (request.labels or request.annotations) and (causes := text_problems(request.labels, request.annotations)):
+            raise invalid("Binding", "", request.name, causes)
         key = build_key(POD, request.namespace, request.name)
 
         async def decide() -> WriteDecision | None:

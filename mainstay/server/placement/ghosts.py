@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from mainstay.api.errors import bad_request, not_found
+from mainstay.api.json_values import UNREADABLE
 from mainstay.server.placement.ledger.charge import parse_port
 from mainstay.server.placement.ledger.ledger import GHOSTS_MAX, Ledger, build_write, confirm_gone, ledger_in, ledger_key
 from mainstay.server.placement.ledger.refusals import shown
@@ -78,7 +79,7 @@ def uids_in(body: bytes) -> list[str]:
     """Raises `StatusError` (400)."""
     try:
         gone = _decode(body).gone
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise bad_request(f'the body must be {{"gone": [uid …]}}: {error}') from None
     if len(gone) > GHOSTS_MAX:
         raise bad_request(f"at most {GHOSTS_MAX} uids at once")

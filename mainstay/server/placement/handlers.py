@@ -9,6 +9,7 @@ nodes/NAME/recount, namespaces/NAME/recount                          ledger/reco
 from typing import Final
 
 from mainstay.api import kind_names, times
+from mainstay.api.errors import bad_request
 from mainstay.api.headers import OBSERVED
 from mainstay.api.kind import Object
 from mainstay.env import Clock
@@ -40,10 +41,10 @@ class PlacementHandlers:
 
     def add_to(self, table: HandlerTable) -> None:
         create = (Verb.CREATE,)
-        table.add(kind_names.PODS, "binding", serve(create, self.bind))
-        table.add(kind_names.POD_BINDINGS, "", serve(create, self.bind))
+        table.add(kind_names.PODS, "binding", serve(create, self.bind, has_small_body=True))
+        table.add(kind_names.POD_BINDINGS, "", serve(create, self.bind, has_small_body=True))
         table.add(kind_names.BINDINGS, "", serve(create, self.bind_all))
-        table.add(kind_names.PODS, "eviction", serve(create, self.evict))
+        table.add(kind_names.PODS, "eviction", serve(create, self.evict, has_small_body=True))
         table.add(kind_names.NODES, "ghosts", serve((Verb.GET,), self.get_ghosts) | serve((Verb.UPDATE,), self.report))
         table.add(kind_names.NODES, "recount", serve(create, self.recount_node))
         table.add(kind_names.NAMESPACES, "recount", serve(create, self.recount_quotas))
@@ -65,8 +66,10 @@ class PlacementHandlers:
     async def evict(self, asked: ResourceCall) -> Answer:
         WriteParameters.of(asked.options, "CreateOptions", "")
         target, body = asked.target, self._bodies.decode_subresource(asked.request, asked.target)
+        if (named := (body.get("metadata") or {}).get("name")) and named != target.name:
+            raise bad_request("name in URL does not match name in Eviction object")
         how = DeleteOptions.of(asked.options, body.get("deleteOptions") or {})
-        await self._evictions.evict(target.namespace, _name(asked, body), how, self._now(), asked.context)
+        await self._evictions.evict(target.namespace, target.name, how, self._now(), asked.context)
         return answer_json(201, _DONE)
 
     async def get_ghosts(self, asked: ResourceCall) -> Answer:

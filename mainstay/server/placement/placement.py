@@ -4,6 +4,8 @@ The one place to add another `ChargeCounter` (charges.py), which is what else is
 goes; and the one table of commit points: what happens together with a write of a kind, besides the write.
 """
 
+from collections.abc import Mapping, Sequence
+
 from mainstay.env import Clock
 from mainstay.server.placement.binding import BindingHandler
 from mainstay.server.placement.charges import Charging
@@ -19,23 +21,30 @@ from mainstay.server.quota.resource_quota import Quotas
 from mainstay.server.quota.status import QuotaStatuses
 from mainstay.server.quota.zone_quota import ZoneQuotaPoint, ZoneTally
 from mainstay.server.services.addresses import ServiceAddresses, ServicePoint
-from mainstay.server.storage.commit_points import CommitPoints, Intended, TransactionParts
+from mainstay.server.storage.commit_points import CommitPoint, CommitPoints, Intended, TransactionParts
 from mainstay.server.storage.committer import Committer
 from mainstay.server.storage.shared_writes import SharedWrites
 from mainstay.server.storage.sums import SumChecks
 from mainstay.server.storage.terms import term_writes
 from mainstay.store.interface import Store
 
+PointsByKind = Mapping[tuple[str, str], Sequence[CommitPoint]]
+
 
 class Placement:
     """`start` begins what goes on in the background: reservations expire, and the statuses of quotas follow."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, points: PointsByKind) -> None:
+        """`points` are those of other rooms."""
         self.shared = SharedWrites(store)
         self._sums = SumChecks(store, {LEDGERS: LEDGER_SUM, **QUOTA_SUMS})
         self.shared.on_commit = self._sums.committed
         charging = Charging(self.shared, (ZoneTally(self.shared),))
-        self.points = build_commit_points(store, self.shared, charging, clock)
+        own = build_commit_points(store, charging, self.shared, clock)
+        self.points = CommitPoints(
+            {kind: (*points.get(kind, ()), *own.get(kind, ())) for kind in (*own, *points)},
+            everywhere=(Quotas(store, self.shared),),
+        )
         self.committer = Committer(store, self.shared)
         self.binder = BindingHandler(store, self.shared, self.committer, charging, Claims(self.shared))
         self.ghosts = Ghosts(store, self.shared)
@@ -52,19 +61,16 @@ class Placement:
         await self._sums.stop()
 
 
-def build_commit_points(store: Store, shared: SharedWrites, charging: Charging, clock: Clock) -> CommitPoints:
-    return CommitPoints(
-        {
-            ("", "Service"): (ServicePoint(ServiceAddresses(store)),),
-            ("coordination.k8s.io", "Lease"): (LeasePoint(),),
-            ("", "Pod"): (PodPoint(store, charging),),
-            ("", "Node"): (NodePoint(),),
-            ("mainstay.dev", "Reservation"): (ReservationPoint(store, shared),),
-            ("mainstay.dev", "ZoneQuota"): (ZoneQuotaPoint(store, shared),),
-            ("mainstay.dev", "Hold"): (HoldPoint(clock),),
-        },
-        everywhere=(Quotas(store, shared),),
-    )
+def build_commit_points(store: Store, charging: Charging, shared: SharedWrites, clock: Clock) -> PointsByKind:
+    return {
+        ("", "Service"): (ServicePoint(ServiceAddresses(store)),),
+        ("coordination.k8s.io", "Lease"): (LeasePoint(),),
+        ("", "Pod"): (PodPoint(store, charging),),
+        ("", "Node"): (NodePoint(),),
+        ("mainstay.dev", "Reservation"): (ReservationPoint(store, shared),),
+        ("mainstay.dev", "ZoneQuota"): (ZoneQuotaPoint(store, shared),),
+        ("mainstay.dev", "Hold"): (HoldPoint(clock),),
+    }
 
 
 class LeasePoint:

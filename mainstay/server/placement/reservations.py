@@ -27,7 +27,8 @@ from mainstay.api.kind import Object
 from mainstay.api.kinds.mainstay import RESERVATION
 from mainstay.api.reservations import ReservationPhase, is_active, read_phase
 from mainstay.api.times import parse_time
-from mainstay.env import Clock, tasks
+from mainstay.env import Clock, tasks, vital
+from mainstay.env.failed_objects import FailedObjects
 from mainstay.env.invariants import broken
 from mainstay.server.placement.charges import NO_ROOM_HELD, HeldRoom
 from mainstay.server.placement.ledger.charge import charge_for
@@ -163,9 +164,10 @@ class Expiry:
         self._due: dict[str, datetime] = {}
         """When the time of each active reservation is over, by key."""
         self._has_changed = asyncio.Event()
+        self._failed = FailedObjects("reservations")
         self._tasks = [
-            tasks.spawn(self._follow(), name="follow reservations"),
-            tasks.spawn(self._run(), name="expire reservations"),
+            vital.spawn(self._follow(), name="reservation-follower"),
+            vital.spawn(self._run(), name="reservation-expiry"),
         ]
 
     async def stop(self) -> None:
@@ -190,11 +192,11 @@ class Expiry:
             await tasks.sleep(RETRY_AFTER)
 
     def _take(self, key: str, entry: Entry | None) -> None:
-        reservation = None if entry is None else read(RESERVATION, entry)
-        if reservation is not None and is_active(reservation):
-            self._due[key] = parse_time(reservation["spec"]["expiresAt"])
-        else:
-            self._due.pop(key, None)
+        self._due.pop(key, None)
+        with self._failed.guard(key):
+            reservation = None if entry is None else read(RESERVATION, entry)
+            if reservation is not None and is_active(reservation):
+                self._due[key] = parse_time(reservation["spec"]["expiresAt"])
         self._has_changed.set()
 
     async def _run(self) -> None:
@@ -204,7 +206,8 @@ class Expiry:
             over = [key for key in sorted(self._due) if self._due[key] <= now]
             for key in over:
                 try:
-                    await self.expire(key)
+                    with self._failed.guard(key, StoreError, StatusError):
+                        await self.expire(key)
                 except (StoreError, StatusError) as error:
                     _logger.warning("cannot end reservation %s; retrying in %s: %s", key, RETRY_AFTER, error)
             # What was ended is told by the watch; if it is not, it is tried again.

@@ -18,7 +18,8 @@ from mainstay.api.kind import Object
 from mainstay.api.kinds.mainstay import ZONE_QUOTA
 from mainstay.api.pod_resources import CPU
 from mainstay.api.quantity import NANO, Quantity, parse
-from mainstay.env import tasks
+from mainstay.env import tasks, vital
+from mainstay.env.failed_objects import FailedObjects
 from mainstay.server.quota.tally import TALLIES, tally_in
 from mainstay.server.quota.zone_quota import ZONES, use_in
 from mainstay.server.storage.keyspace import CORE, build_key
@@ -43,10 +44,11 @@ class QuotaStatuses:
         self._pending: dict[str, _Copy] = {}
         """Keys whose copies may be out of date."""
         self._has_pending = asyncio.Event()
+        self._failed = FailedObjects("quotas")
         self._tasks = [
-            tasks.spawn(self._follow(TALLIES, self._copy_tally), name="follow quotas"),
-            tasks.spawn(self._follow(ZONES, self._copy_zone), name="follow zone quotas"),
-            tasks.spawn(self._run(), name="write quota statuses"),
+            vital.spawn(self._follow(TALLIES, self._copy_tally), name="quota-follower"),
+            vital.spawn(self._follow(ZONES, self._copy_zone), name="zone-quota-follower"),
+            vital.spawn(self._run(), name="quota-status-writer"),
         ]
 
     async def stop(self) -> None:
@@ -78,8 +80,9 @@ class QuotaStatuses:
             pending, self._pending = self._pending, {}
             for key, copy in pending.items():
                 try:
-                    if not await copy(key):
-                        self._add((key,), copy)
+                    with self._failed.guard(key, StoreError):
+                        if not await copy(key):
+                            self._add((key,), copy)
                 except StoreError as error:
                     _logger.warning("what is used of %s could not be written to its status: %s", key, error)
                     self._add((key,), copy)

@@ -1,17 +1,20 @@
-"""Answers as HTTP responses: JSON, YAML or text, pretty or not, with warnings."""
+"""Answers as HTTP responses: JSON or text, pretty or not, with warnings. YAML is made of JSON by large_work.py."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
 import msgspec
-import yaml
 
+from mainstay.api.errors import quoted
 from mainstay.http.messages import Answer, LongResponse, Response
-from mainstay.server.request.representation import ResponseForm
 from mainstay.server.request.target import Options
 from mainstay.server.storage.operations import REPEATED
 
+WARNINGS_LENGTH_MAX: Final = 4096
+"""Characters of all warnings of an answer. If there are more, each is cut: this, and the next, are kube-apiserver's."""
+WARNING_CUT_TO: Final = 256
+PRETTY_BYTES_MAX: Final = 1024 * 1024  # Beyond, and of lists in several pieces, it is left out: that is for people.
 NO_CACHE: Final = ("Cache-Control", "no-cache, private")
 
 _encode = msgspec.json.Encoder().encode
@@ -20,36 +23,44 @@ _encode = msgspec.json.Encoder().encode
 def answer_body(
     status: int,
     body: bytes,
-    form: ResponseForm,
     options: Options,
     warnings: Sequence[str] = (),
     *,
     is_repeated: bool = False,
 ) -> Response:
-    """A body of JSON, in the form that the client asked for. `is_repeated`: of an operation that was done before."""
+    """A body of JSON, pretty if the client asked for that. `is_repeated`: of an operation that was done before."""
     headers: tuple[tuple[str, str], ...] = (NO_CACHE,)
-    for warning in warnings:
-        escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
-        headers = (*headers, ("Warning", f'299 - "{escaped}"'))
+    if warnings:
+        headers = (NO_CACHE, *build_warning_headers(warnings))
     if is_repeated:
         headers = (*headers, REPEATED)
-    if form.is_yaml:
-        text = yaml.safe_dump(msgspec.json.decode(body), allow_unicode=True)
-        return Response(status, text.encode(), "application/yaml", headers)
-    if options.flag("pretty"):
+    if options.flag("pretty") and len(body) <= PRETTY_BYTES_MAX:
         body = msgspec.json.format(body, indent=2)
     return Response(status, body, headers=headers)
 
 
-def answer_pieces(
-    pieces: Iterator[bytes], form: ResponseForm, options: Options, warnings: Sequence[str] = ()
-) -> Answer:
+def build_warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
+    """Each warning once, as a header that can always be sent. Too many are cut short, and the last of them left out."""
+    texts = [quoted(text)[1:-1] if not text.isprintable() else text for text in dict.fromkeys(warnings) if text]
+    if sum(map(len, texts)) > WARNINGS_LENGTH_MAX:
+        kept, length = [], 0
+        for text in texts:
+            if length >= WARNINGS_LENGTH_MAX:
+                break
+            kept.append(text[:WARNING_CUT_TO])
+            length += len(kept[-1])
+        texts = kept
+    escaped = [text.replace("\\", "\\\\").replace('"', '\\"') for text in texts]
+    return [("Warning", f'299 - "{text}"') for text in escaped]
+
+
+def answer_pieces(pieces: Iterator[bytes], options: Options, warnings: Sequence[str] = ()) -> Answer:
     """A list. Most are one piece, and answered like anything else."""
     first = next(pieces)
     second = next(pieces, None)
-    if second is None or form.is_yaml or options.flag("pretty") or warnings:
-        return answer_body(200, b"".join((first, second or b"", *pieces)), form, options, warnings)
-    return LongResponse(200, chain((first, second), pieces), headers=(NO_CACHE,))
+    if second is None:
+        return answer_body(200, first, options, warnings)
+    return LongResponse(200, chain((first, second), pieces), headers=(NO_CACHE, *build_warning_headers(warnings)))
 
 
 def answer_json(status: int, body: object) -> Response:

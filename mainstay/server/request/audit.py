@@ -20,7 +20,7 @@ import msgspec
 from mainstay.api.annotations import DECISION, REVISION, TRACE
 from mainstay.api.errors import StatusError
 from mainstay.api.headers import DECISION as DECISION_HEADER
-from mainstay.env import Disk, tasks
+from mainstay.env import Disk, tasks, vital
 from mainstay.env.disk import DiskFull
 from mainstay.env.invariants import broken
 from mainstay.http.messages import Request
@@ -86,8 +86,9 @@ class _Event(msgspec.Struct, omit_defaults=True, gc=False, tag_field="kind", tag
     annotations: dict[str, str] | None = None
 
 
-_ALLOWED: Final = {"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": ""}
-_FORBIDDEN: Final = {"authorization.k8s.io/decision": "forbid", "authorization.k8s.io/reason": ""}
+_REASON: Final = "authorization.k8s.io/reason"
+_ALLOWED: Final = {"authorization.k8s.io/decision": "allow", _REASON: ""}
+_FORBIDDEN: Final = {"authorization.k8s.io/decision": "forbid", _REASON: ""}
 
 
 class Audit:
@@ -112,7 +113,7 @@ class Audit:
         """Append to a file. Raises `OSError`, `DiskFull` if that cannot be done."""
         audit = cls(disk, name, authenticator)
         await audit._worker.run(disk.append, name, b"")
-        audit._writer = tasks.spawn(audit._write_all(), name="audit writer")
+        audit._writer = vital.spawn(audit._write_all(), name="audit-writer")
         return audit
 
     def record(
@@ -247,9 +248,10 @@ def _annotations(given: dict[str, str], call: ApiCall) -> dict[str, str]:
     decision = headers.get(DECISION_HEADER) or (call.decision if call.writes == 1 else "")
     trace = headers.get("traceparent")
     revision = call.revision
-    if not decision and not trace and not revision:
+    admission = call.notes.audit if call.notes is not None else None
+    if not decision and not trace and not revision and not admission and not call.access_reason:
         return given
-    found = dict(given)
+    found = {**given, _REASON: call.access_reason, **(admission or {})}
     if decision:
         found[DECISION] = decision
     if trace:

@@ -46,6 +46,8 @@ AnsweringNow = Callable[[ResourceCall], Response | None]
 class Handler(Struct, frozen=True):
     answer: Answering
     answer_now: AnsweringNow | None = None
+    has_small_body: bool = False
+    """Whether it reads the body by `Bodies.decode_small`: then a longer one is refused by the head of the request."""
 
 
 class HandlerTable:
@@ -82,6 +84,6 @@ class HandlerTable:
         ]
 
 
-def serve(verbs: Iterable[Verb], answer: Answering) -> dict[Verb, Handler]:
+def serve(verbs: Iterable[Verb], answer: Answering, *, has_small_body: bool = False) -> dict[Verb, Handler]:
     """The same handler for several verbs."""
-    return dict.fromkeys(verbs, Handler(answer))
+    return dict.fromkeys(verbs, Handler(answer, has_small_body=has_small_body))

@@ -1,18 +1,19 @@
 """Numbers about the server, in the form and under the names that those who watch Kubernetes already use.
 
 What a request adds to is a plain number in a dict, found by what the request was about; the Prometheus library is asked
-only when a client reads them. All is done on the loop's thread, so nothing is locked. How many different label values
-there can be is bounded: they come from kinds, verbs and a short list of paths, never from what a client made up.
+only when a client reads them. All is counted on the loop's thread, so nothing is locked; what is rendered is a copy
+(`prepare`), because with many custom kinds that takes long, and is done on another thread. How many different label
+values there can be is bounded: they come from kinds, verbs and a short list of paths, never from what a client made up.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import Final, cast
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
-from prometheus_client.registry import Collector
 
 from mainstay.env import Clock
 from mainstay.env.invariants import broken
@@ -27,6 +28,7 @@ BOUNDS_S: Final = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
 )  # fmt: skip
 
+_BOUND_TEXTS: Final = (*map(str, BOUNDS_S), "+Inf")
 _REQUEST_LABELS: Final = ("verb", "group", "version", "resource", "subresource", "scope")
 _Labels = tuple[str, str, str, str, str, str]
 _PATHS: Final = frozenset({"/healthz", "/livez", "/readyz", "/version", "/metrics", "/api", "/apis", "/openapi/v3"})
@@ -43,25 +45,38 @@ class _Durations:
         self.counts = [0] * (len(BOUNDS_S) + 1)
         self.sum_s = 0.0
 
-    def buckets(self) -> list[tuple[str, float]]:
-        total = 0
-        buckets: list[tuple[str, float]] = []
-        for bound, count in zip((*BOUNDS_S, float("inf")), self.counts, strict=True):
-            total += count
-            buckets.append(("+Inf" if bound == float("inf") else str(bound), total))
-        return buckets
+
+def _collect_requests(
+    totals: Mapping[tuple[_Labels, int], int], durations: Mapping[_Labels, tuple[list[int], float]]
+) -> Iterator[Metric]:
+    answered = CounterMetricFamily("apiserver_request_total", "Requests answered.", labels=(*_REQUEST_LABELS, "code"))
+    for (labels, code), count in totals.items():
+        answered.add_metric((*labels, str(code)), count)
+    yield answered
+    took = HistogramMetricFamily(
+        "apiserver_request_duration_seconds", "Duration of requests, without streams.", labels=_REQUEST_LABELS
+    )
+    for labels, (counts, sum_s) in durations.items():
+        took.add_metric(labels, list(zip(_BOUND_TEXTS, accumulate(counts), strict=True)), sum_s)
+    yield took
 
 
-class Metrics(Collector):
+class _Collected:
+    """As much of a `CollectorRegistry` as it takes to render what was collected."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+class Metrics:
     """All of them. `process` adds what the operating system knows of this process, which no simulation has."""
 
     def __init__(self, clock: Clock, *, process: bool = False) -> None:
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
         self._started_at = clock.wall().timestamp()
-        self._has_process = process
-        if process:
-            ProcessCollector(registry=self._registry)
+        self._process = ProcessCollector(registry=None) if process else None
         self._totals: dict[tuple[_Labels, int], int] = {}
         self._durations: dict[_Labels, _Durations] = {}
         self._inflight = {"mutating": 0, "readOnly": 0}
@@ -117,20 +132,23 @@ class Metrics(Collector):
 
     def render(self) -> bytes:
         """All of them, as `CONTENT_TYPE`."""
-        return generate_latest(self._registry)
+        return self.prepare()()
 
-    def collect(self) -> Iterator[Metric]:
-        """What the Prometheus library asks for."""
-        totals = CounterMetricFamily("apiserver_request_total", "Requests answered.", labels=(*_REQUEST_LABELS, "code"))
-        for (labels, code), count in self._totals.items():
-            totals.add_metric((*labels, str(code)), count)
-        yield totals
-        durations = HistogramMetricFamily(
-            "apiserver_request_duration_seconds", "Duration of requests, without streams.", labels=_REQUEST_LABELS
-        )
-        for labels, measured in self._durations.items():
-            durations.add_metric(labels, measured.buckets(), measured.sum_s)
-        yield durations
+    def prepare(self) -> Callable[[], bytes]:
+        """What renders them as they are now, on any thread."""
+        totals = dict(self._totals)
+        durations = {labels: (measured.counts.copy(), measured.sum_s) for labels, measured in self._durations.items()}
+        rest = list(self._collect_rest())
+
+        def render() -> bytes:
+            of_process = () if self._process is None else self._process.collect()
+            families = _Collected([*_collect_requests(totals, durations), *rest, *of_process])
+            return generate_latest(cast(CollectorRegistry, families))
+
+        return render
+
+    def _collect_rest(self) -> Iterator[Metric]:
+        """All but those of which there are many."""
         inflight = GaugeMetricFamily(
             "apiserver_current_inflight_requests", "Requests being answered, without streams.", labels=["request_kind"]
         )
@@ -155,7 +173,7 @@ class Metrics(Collector):
             yield family(name, meaning, value=read())
         for collect in self._more:
             yield from collect()
-        if not self._has_process:
+        if self._process is None:
             started = "When the process started, in seconds since 1970."
             yield GaugeMetricFamily("process_start_time_seconds", started, value=self._started_at)
 

@@ -6,7 +6,7 @@ ended; the stages of the chain note in `ApiCall` who asked and for what, as soon
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from datetime import datetime
 from inspect import iscoroutine
 from typing import Any, Final
@@ -24,6 +24,7 @@ from mainstay.http.messages import (
 )
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.decisions.refusals import Refusals
+from mainstay.server.flow.control import FlowControl
 from mainstay.server.request import audit as audits
 from mainstay.server.request.audit import Audit
 from mainstay.server.request.context import ApiCall
@@ -33,6 +34,8 @@ AUDIT_ID: Final = "Audit-Id"
 
 CLIENT_GONE: Final = 499  # No client sees it; it is what others write down when a client did not wait.
 
+
+_ANSWERS: Final = (Response, LongResponse, StreamResponse, UpgradeResponse, TunnelResponse)
 
 Handle = Callable[[ApiCall], Answer | Awaitable[Answer]]
 
@@ -46,6 +49,7 @@ class Observer:
         env: Env,
         authenticator: Authenticator,
         metrics: Metrics,
+        flow: FlowControl,
         audit: Audit | None,
         refusals: Refusals | None = None,
     ) -> None:
@@ -55,6 +59,7 @@ class Observer:
         self._ids = env.chance.stream("audit id")
         self._authenticator = authenticator
         self.metrics = metrics
+        self.flow = flow
         self._audit = audit
         self._refusals = refusals
 
@@ -68,9 +73,9 @@ class Observer:
         except Exception as error:
             observed.failed(error)
             raise
-        if isinstance(answer, Response | LongResponse | StreamResponse | UpgradeResponse | TunnelResponse):
+        if isinstance(answer, _ANSWERS):
             return observed.answered(answer)
-        return _Pending(answer, observed.when_answered(answer))
+        return _Pending(answer, observed)
 
 
 async def _answered_after(learning: Awaitable[None], handle: Handle, call: ApiCall) -> Answer:
@@ -83,11 +88,12 @@ async def _answered_after(learning: Awaitable[None], handle: Handle, call: ApiCa
 class _Pending:
     """An answer that is still to come. A caller that does not wait for it closes it, with all that was begun for it."""
 
-    __slots__ = ("_inner", "_outer")
+    __slots__ = ("_inner", "_observed", "_outer")
 
-    def __init__(self, inner: Awaitable[Answer], outer: Coroutine[Any, Any, Answer]) -> None:
+    def __init__(self, inner: Awaitable[Answer], observed: "_Observed") -> None:
         self._inner = inner
-        self._outer = outer
+        self._observed = observed
+        self._outer = observed.when_answered(inner)
 
     def __await__(self) -> Generator[Any, Any, Answer]:
         return self._outer.__await__()
@@ -96,6 +102,7 @@ class _Pending:
         self._outer.close()
         if iscoroutine(self._inner):
             self._inner.close()
+        self._observed.release()
 
 
 def _as_uuid(number: int) -> str:
@@ -126,10 +133,22 @@ class _Observed:
         return self.answered(known)
 
     def answered(self, answer: Answer) -> Answer:
-        answer.headers = (*answer.headers, (AUDIT_ID, self._id))
-        if isinstance(answer, Response | LongResponse):
+        flow = self.call.flow
+        answer.headers = (*answer.headers, (AUDIT_ID, self._id), *(() if flow is None else flow.headers))
+        if not isinstance(answer, Response):
+            return self._begun(answer)
+        self.release()
+        self._ended(answer.status)
+        return answer
+
+    def _begun(self, answer: LongResponse | StreamResponse | UpgradeResponse | TunnelResponse) -> Answer:
+        """An answer that goes on for a while."""
+        if isinstance(answer, LongResponse | StreamResponse):
+            answer.turns = self._observer.flow.begin_turns(self.call)
+        if isinstance(answer, LongResponse):
             self._ended(answer.status)
             return answer
+        self.release()  # A watch has cost its start.
         self._observer.metrics.stream_begun(self._request.method, self._request.path, self.call.target)
         code = answer.status if isinstance(answer, StreamResponse) else 101
         self._record(code, audits.STARTED)
@@ -145,9 +164,17 @@ class _Observed:
         answer.run = observed_run
         return answer
 
+    def release(self) -> None:
+        """Give back its seats, if it still has some."""
+        if self.call.ticket is not None:
+            self._observer.flow.release(self.call)
+
     def failed(self, error: BaseException) -> None:
+        self.release()
         if isinstance(error, StatusError):
             error.headers.setdefault(AUDIT_ID, self._id)
+            if self.call.flow is not None:
+                error.headers.update(self.call.flow.headers)
             if self._observer._refusals is not None:
                 self._observer._refusals.note(self.call, error)
             self._ended(error.code, error)

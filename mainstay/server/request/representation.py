@@ -42,6 +42,7 @@ class ResponseForm:
 
 
 PLAIN: Final = ResponseForm(ObjectShape.OBJECT)
+METADATA: Final = ResponseForm(ObjectShape.PARTIAL)
 
 
 @lru_cache(maxsize=256)  # There are few, and a client sends the same with each request.
@@ -108,7 +109,7 @@ def many(
             return rendered_list(kind, entries, metadata)
         case ObjectShape.PARTIAL:
             head = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":%b,"items":['
-            return in_pieces(head % _encode(metadata), (partial(entry.value, entry.revision) for entry in entries))
+            return in_pieces(head % _encode(metadata), entries, lambda entry: partial(entry.value, entry.revision))
         case ObjectShape.TABLE:
             return table(kind, entries, metadata, now, include)
 
@@ -140,7 +141,7 @@ def table(
         "columnDefinitions": columns if with_columns else None,
     }
     head = b'%b,"rows":[' % _encode(about)[:-1]
-    return in_pieces(head, (_row(kind, entry, now, include) for entry in entries))
+    return in_pieces(head, entries, lambda entry: _row(kind, entry, now, include))
 
 
 def _row(kind: Kind, entry: Entry, now: datetime, include: str) -> bytes:

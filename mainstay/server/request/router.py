@@ -3,17 +3,12 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
-from mainstay.api.errors import StatusError, StatusReason
 from mainstay.http.messages import Answer, Request
-from mainstay.server.auth.authorization import AUTHENTICATED, MONITORING, User
+from mainstay.server.auth.authorization import AccessAttributes, Authorizers
 from mainstay.server.request.context import ApiCall
 
 
 class Route(Protocol):
-    @property
-    def is_public(self) -> bool:
-        """Whether not even a wrong token is refused."""
-
     def resolve(self, call: ApiCall) -> Answer | None:
         """Find out what a request is about. An answer if that is nothing that is served."""
 
@@ -26,38 +21,23 @@ class Route(Protocol):
 class PageRoute:
     """A route of pages that are not about objects."""
 
-    def __init__(
-        self, answer: Callable[[Request], Answer | Awaitable[Answer]], may: Callable[[User], bool] | None = None
-    ) -> None:
-        """`may` says whether a user may read it. None: it is public."""
+    def __init__(self, answer: Callable[[Request], Answer | Awaitable[Answer]], authorizers: Authorizers) -> None:
         self._answer = answer
-        self._may = may
-        self.is_public = may is None
+        self._authorizers = authorizers
 
     def resolve(self, call: ApiCall) -> Answer | None:
         return None
 
     def authorize(self, call: ApiCall) -> None:
-        if self._may is not None and not self._may(call.user):
-            raise forbidden_path(call)
+        call.access_reason = self._authorizers.require(call.user, find_page_access(call))
 
     def handle(self, call: ApiCall) -> Answer | Awaitable[Answer]:
         return self._answer(call.request)
 
 
-def is_authenticated(user: User) -> bool:
-    return AUTHENTICATED in user.groups or user.is_master
-
-
-def may_monitor(user: User) -> bool:
-    return user.is_master or MONITORING in user.groups
-
-
-def forbidden_path(call: ApiCall) -> StatusError:
-    method, path = call.request.method.lower(), call.request.path
-    return StatusError(
-        403, StatusReason.FORBIDDEN, f'forbidden: User "{call.user.name}" cannot {method} path "{path}"', {}
-    )
+def find_page_access(call: ApiCall) -> AccessAttributes:
+    """What a request for a page asks for."""
+    return AccessAttributes(call.request.method.lower(), path=call.request.path)
 
 
 class Router:

@@ -1,40 +1,64 @@
 """The table of routes.
 
-/healthz, /livez, /readyz, /version     all clients, even with a wrong token
-/metrics                                administrators, and system:monitoring
+/healthz, /livez, /readyz, /version,
+/healthz/CHECK, and so on, /metrics     as authorized, by path
+/openid/v1/jwks, /.well-known/…         auth/issuer.py: as authorized, by path
 /journal/…                              decisions/pages.py
 /api/V/…, /apis/G/V/…                   resources.py: as authorized, by verb and kind
-all others                              discovery, for authenticated users
+all others                              discovery: as authorized, by path
 """
 
+from collections.abc import Awaitable, Sequence
+
+from mainstay.env import tasks
+from mainstay.env.health import Health
+from mainstay.http.health_pages import HEALTH_PATHS, answer_health
 from mainstay.http.messages import Answer, Request, Response
 from mainstay.journal import wire
-from mainstay.server.request.answers import answer_json, answer_text
+from mainstay.server.auth.authorization import Authorizers
+from mainstay.server.auth.issuer import CONFIGURATION_PATH, KEYS_PATH, IssuerDiscovery
+from mainstay.server.request.answers import answer_json
 from mainstay.server.request.discovery import VERSION, Discovery
-from mainstay.server.request.health import HEALTH_PATHS, check_health
 from mainstay.server.request.metrics import CONTENT_TYPE, Metrics
-from mainstay.server.request.router import PageRoute, Route, Router, is_authenticated, may_monitor
+from mainstay.server.request.router import PageRoute, Route, Router
 from mainstay.server.request.served_kinds import Registry
 
 
-def build_router(registry: Registry, resources: Route, journal: Route, metrics: Metrics) -> Router:
-    def show_metrics(request: Request) -> Answer:
-        return Response(200, metrics.render(), CONTENT_TYPE)
+def build_router(
+    registry: Registry,
+    resources: Route,
+    journal: Route,
+    metrics: Metrics,
+    authorizers: Authorizers,
+    health: Health,
+    worker: tasks.Worker,
+    issuer: IssuerDiscovery | None = None,
+) -> Router:
+    """`worker` does what takes long."""
 
+    async def show_metrics(request: Request) -> Answer:
+        return Response(200, await worker.run(metrics.prepare()), CONTENT_TYPE)
+
+    def show_health(request: Request) -> Awaitable[Answer]:
+        return answer_health(health, request)
+
+    pages: list[tuple[Sequence[str], Route]] = [
+        (HEALTH_PATHS, PageRoute(show_health, authorizers)),
+        (("/version", "/version/"), PageRoute(show_version, authorizers)),
+        (("/metrics",), PageRoute(show_metrics, authorizers)),
+    ]
+    if issuer is not None:
+        pages.append(((CONFIGURATION_PATH,), PageRoute(issuer.show_configuration, authorizers)))
+        pages.append(((KEYS_PATH,), PageRoute(issuer.show_keys, authorizers)))
     return Router(
         resources,
-        pages=(
-            (HEALTH_PATHS, PageRoute(show_health)),
-            (("/version", "/version/"), PageRoute(show_version)),
-            (("/metrics",), PageRoute(show_metrics, may_monitor)),
+        pages=pages,
+        prefixes=(
+            (wire.PATH, journal),
+            *((f"{path}/", PageRoute(show_health, authorizers)) for path in HEALTH_PATHS),
         ),
-        prefixes=((wire.PATH, journal),),
-        rest=PageRoute(Discovery(registry).page, is_authenticated),
+        rest=PageRoute(Discovery(registry).page, authorizers),
     )
-
-
-def show_health(request: Request) -> Answer:
-    return answer_text(*check_health(request))
 
 
 def show_version(request: Request) -> Answer:

@@ -79,6 +79,9 @@ class Options:
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
     def flag(self, name: str) -> bool:
         """Whether something is asked for, in any of the ways that clients write it."""
         return name in self._values and self.get(name).lower() in ("true", "1", "t", "")
@@ -111,6 +114,8 @@ def parse_target(method: str, path: str, options: Options, registry: Registry) -
         raise NoSuchPath(path)
     is_watch = options.flag("watch") and method == "GET"
     if rest[0] == "watch" and len(rest) > 1:  # The old way to ask for a watch.
+        if method != "GET":
+            raise method_not_allowed()
         is_watch, rest = True, rest[1:]
 
     namespace = ""

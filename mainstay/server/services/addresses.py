@@ -30,6 +30,9 @@ from mainstay.store.interface import ABSENT, Check, DeleteEntry, Put, Store, Wri
 GUESSES_MAX: Final = 4  # After so many that are taken, all that are taken are read.
 TAKEN_MAX: Final = 40  # By one write: each is a check and a write of its transaction, of which there is a limit.
 
+SERVICE_NETWORK: Final = "10.96.0.0/16"
+API_SERVER_ADDRESS: Final = str(IPv4Network(SERVICE_NETWORK)[1])
+"""Of the Service `kubernetes`, by which pods know the API server."""
 _CLUSTER_IPS: Final = f"{INTERNAL_PREFIX}addresses/cluster-ip/"
 _NODE_PORTS: Final = f"{INTERNAL_PREFIX}addresses/node-port/"
 _HEADLESS: Final = "None"
@@ -64,7 +67,7 @@ class NumberPool:
 class Ranges:
     """What there is to give out."""
 
-    def __init__(self, network: str = "10.96.0.0/16", ports: range = range(30_000, 32_768)) -> None:
+    def __init__(self, network: str = SERVICE_NETWORK, ports: range = range(30_000, 32_768)) -> None:
         self.network = IPv4Network(network)
         self.ports = ports
         size = self.network.num_addresses - 2  # Neither the network address nor the broadcast address.

@@ -12,6 +12,7 @@ from typing import Final
 from mainstay.api.causes import PRIORITY_CLASS_NOT_FOUND
 from mainstay.api.errors import forbidden
 from mainstay.api.kind import Kind, Object
+from mainstay.server.storage.account_admission import PodAccounts
 from mainstay.server.storage.strategies import Admission
 
 _BUILT_IN_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -26,14 +27,14 @@ class AdmissionContext:
     default_priority: str = ""
 
 
-def build_admission(known: AdmissionContext) -> Sequence[Admission]:
+def build_admission(known: AdmissionContext, accounts: PodAccounts) -> Sequence[Admission]:
     """All of it, in order."""
 
     def priority(kind: Kind, new: Object, old: Object | None) -> None:
         if _is_pod(kind) and old is None:
             _set_priority(new, known)
 
-    return (priority, service_account)
+    return (priority, accounts.admit)
 
 
 def _is_pod(kind: Kind) -> bool:
@@ -56,12 +57,3 @@ def _set_priority(pod: Object, known: AdmissionContext) -> None:
         spec["priorityClassName"] = name
     spec["priority"] = value
     spec.setdefault("preemptionPolicy", policy)
-
-
-def service_account(kind: Kind, new: Object, old: Object | None) -> None:
-    """A pod runs as a service account: as `default`, if it does not say otherwise."""
-    if not _is_pod(kind) or old is not None:
-        return
-    spec = new["spec"]
-    name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
-    spec["serviceAccountName"] = spec["serviceAccount"] = name

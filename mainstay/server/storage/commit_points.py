@@ -79,7 +79,10 @@ class CommitPoints:
         if not points:
             return NOTHING
         intended = Intended(kind, key, new, old, subresource, context)
-        found = [await point.parts_for(intended) for point in points if point.applies_to(intended)]
+        found: list[TransactionParts] = []
+        for point in points:
+            if point.applies_to(intended) and (parts := await point.parts_for(intended)) is not NOTHING:
+                found.append(parts)
         return joined(found) if found else NOTHING
 
 

@@ -3,36 +3,58 @@
 Times are not stored with revisions, so each server notes which revision it saw when, and asks for compaction up to what
 was current a while ago. Several servers over one etcd may all do so. The store itself does not go past what is
 held, such as the journal what it has not made durable.
+
+A local store has its history in memory: of that, no more than `HISTORY_BYTES_MAX` are kept for long. Six hundred
+patches of an object of 1 MB would otherwise be 600 MB. What was freed is given back to the system.
 """
 
 import logging
 from collections import deque
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final
 
 from mainstay.env import Clock, tasks
 from mainstay.store.errors import StoreError
 from mainstay.store.interface import Store
+from mainstay.store.local import LocalStore
 
 LOOK_EVERY: Final = timedelta(minutes=1)
 KEEP: Final = timedelta(minutes=5)  # As Kubernetes.
+HISTORY_BYTES_MAX: Final = 64 * 1024 * 1024
+HISTORY_LOOKED_AT_EVERY: Final = timedelta(seconds=1)
 
 _log = logging.getLogger(__name__)
 
 
-async def compact_regularly(store: Store, clock: Clock) -> None:
+async def compact_regularly(
+    store: Store, clock: Clock, release_memory: Callable[[], Awaitable[None]] | None = None
+) -> None:
     """Until cancelled."""
     seen: deque[tuple[int, int]] = deque()
-    keep_ns = KEEP // timedelta(microseconds=1) * 1000
+    keep_ns, look_every_ns = (each // timedelta(microseconds=1) * 1000 for each in (KEEP, LOOK_EVERY))
+    looked_ns: int | None = None
     while True:
+        now_ns = clock.monotonic_ns()
+        target = _find_large_history(store)
         try:
-            now_ns = clock.monotonic_ns()
-            seen.append((now_ns, await store.revision()))
-            old_enough = 0
-            while seen and seen[0][0] <= now_ns - keep_ns:
-                old_enough = seen.popleft()[1]
-            if old_enough:
-                await store.compact(old_enough)
+            if looked_ns is None or now_ns - looked_ns >= look_every_ns:
+                looked_ns = now_ns
+                seen.append((now_ns, await store.revision()))
+                while seen and seen[0][0] <= now_ns - keep_ns:
+                    target = max(target, seen.popleft()[1])
+            if target:
+                await store.compact(target)
+                if release_memory is not None:
+                    await release_memory()
         except StoreError as error:
             _log.warning("cannot compact the store; retrying in %s: %s", LOOK_EVERY, error)
-        await tasks.sleep(LOOK_EVERY)
+            await tasks.sleep(LOOK_EVERY)
+        await tasks.sleep(HISTORY_LOOKED_AT_EVERY)
+
+
+def _find_large_history(store: Store) -> int:
+    """The revision to compact to because the history takes too much memory. 0: it does not."""
+    if not isinstance(store, LocalStore) or store.history_bytes <= HISTORY_BYTES_MAX:
+        return 0
+    return store.find_recent(HISTORY_BYTES_MAX // 2)

@@ -1,11 +1,12 @@
 """What the server itself says in an object's metadata, and what it will not let others say. Plain functions."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from mainstay.api import names
-from mainstay.api.errors import StatusCause, forbidden_value, invalid_value, required
+from mainstay.api.errors import StatusCause, StatusError, forbidden_value, invalid, invalid_value, required
 from mainstay.api.kind import Kind, Object
+from mainstay.api.object_meta import conform_metadata, is_strict
 
 ANNOTATIONS_BYTES_MAX: Final = 256 * 1024
 FOREGROUND: Final = "foregroundDeletion"
@@ -13,6 +14,19 @@ ORPHAN: Final = "orphan"
 
 # Set by the server; what a client sends in their place does not count.
 _SERVER_SET: Final = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def require_strict(kind: Kind, new: Object) -> dict[str, Any]:
+    """The metadata of an object that is to be written, whichever way it came. Raises `StatusError` (422) for a wrong
+    type. Nothing looks into the object before this."""
+    if not is_strict(new.get("metadata")):
+        try:
+            conform_metadata(new)  # Nulls and unknown fields go.
+        except StatusError as error:
+            raise invalid(kind.kind, kind.group, "", [invalid_value("metadata", "", error.message)]) from None
+        new.setdefault("metadata", {})
+    given: dict[str, Any] = new["metadata"]
+    return given
 
 
 def begin(kind: Kind, new: Object, *, uid: str, now: str) -> None:
@@ -63,22 +77,14 @@ def problems(kind: Kind, new: Object, old: Object | None) -> Sequence[StatusCaus
         found.append(required("metadata.name", "name or generateName is required"))
     elif old is None:
         found += [invalid_value("metadata.name", name, text) for text in names.name_problems(kind.name_rule, name)]
-    for key, value in (metadata.get("labels") or {}).items():
-        for text in names.qualified_name(key):
-            found.append(invalid_value("metadata.labels", key, text))
-        for text in names.label_value(value):
-            found.append(invalid_value("metadata.labels", value, text))
-    annotations_bytes = 0
-    for key, value in (metadata.get("annotations") or {}).items():
-        annotations_bytes += len(key) + len(value)
-        for text in names.annotation_key(key):
-            found.append(invalid_value("metadata.annotations", key, text))
-    if annotations_bytes > ANNOTATIONS_BYTES_MAX:
-        found.append(forbidden_value("metadata.annotations", f"may not be more than {ANNOTATIONS_BYTES_MAX} bytes"))
-    for index, owner in enumerate(metadata.get("ownerReferences") or []):
-        for field in ("apiVersion", "kind", "name", "uid"):
-            if not owner.get(field):
-                found.append(required(f"metadata.ownerReferences[{index}].{field}", f"{field} must not be empty"))
+        if generate := metadata.get("generateName"):
+            texts = names.name_problems(kind.name_rule, generate, is_prefix=True)
+            found += [invalid_value("metadata.generateName", generate, text) for text in texts]
+    found += text_problems(metadata.get("labels") or {}, metadata.get("annotations") or {})
+    if owners := metadata.get("ownerReferences"):
+        found += _owner_problems(owners)
+    if finalizers := metadata.get("finalizers"):
+        found += _finalizer_problems(kind, finalizers)
     if old is not None and "deletionTimestamp" in old["metadata"]:
         before = old["metadata"].get("finalizers") or []
         added = [each for each in metadata.get("finalizers") or [] if each not in before]
@@ -86,4 +92,61 @@ def problems(kind: Kind, new: Object, old: Object | None) -> Sequence[StatusCaus
             shown = ", ".join(f'"{each}"' for each in added)
             text = "no new finalizers can be added if the object is being deleted, found new finalizers []string{"
             found.append(forbidden_value("metadata.finalizers", text + shown + "}"))
+    return found
+
+
+def text_problems(labels: Mapping[str, str], annotations: Mapping[str, str]) -> list[StatusCause]:
+    found: list[StatusCause] = []
+    for key, value in labels.items():
+        for text in names.qualified_name(key):
+            found.append(invalid_value("metadata.labels", key, text))
+        for text in names.label_value(value):
+            found.append(invalid_value("metadata.labels", value, text))
+    annotations_bytes = 0
+    for key, value in annotations.items():
+        annotations_bytes += len(key) + len(value)
+        for text in names.annotation_key(key):
+            found.append(invalid_value("metadata.annotations", key, text))
+    if annotations_bytes > ANNOTATIONS_BYTES_MAX:
+        found.append(forbidden_value("metadata.annotations", f"may not be more than {ANNOTATIONS_BYTES_MAX} bytes"))
+    return found
+
+
+def _owner_problems(owners: Sequence[Object]) -> list[StatusCause]:
+    """In the words of Kubernetes, which names no index."""
+    found: list[StatusCause] = []
+    path, controller = "metadata.ownerReferences", ""
+    for owner in owners:
+        api_version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
+        if api_version.count("/") > 1 or not api_version.rpartition("/")[2]:
+            found.append(invalid_value(f"{path}.apiVersion", api_version, "version must not be empty"))
+        for field in ("kind", "name", "uid"):
+            if not owner.get(field):
+                found.append(invalid_value(f"{path}.{field}", "", "must not be empty"))
+        if (api_version, kind) == ("v1", "Event"):
+            found.append(invalid_value(path, kind, "/v1, Kind=Event is disallowed from being an owner"))
+        if owner.get("controller"):
+            this = f"{kind}/{owner.get('name', '')}"
+            if controller:
+                text = f'Found "true" in references for {controller} and {this}'
+                found.append(invalid_value(path, this, f"Only one reference can have Controller set to true. {text}"))
+            controller = controller or this
+    return found
+
+
+_EXTENSIONS: Final = "apiextensions.k8s.io"  # Its own finalizer is not of the form that others must have.
+_STANDARD_FINALIZERS: Final = ("kubernetes", ORPHAN, FOREGROUND)
+
+
+def _finalizer_problems(kind: Kind, finalizers: Sequence[str]) -> list[StatusCause]:
+    found: list[StatusCause] = []
+    path = "metadata.finalizers"
+    for each in finalizers:
+        found += [invalid_value(path, each, text) for text in names.qualified_name(each)]
+        if kind.message and kind.group != _EXTENSIONS and "/" not in each and each not in _STANDARD_FINALIZERS:
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            found.append(invalid_value(path, each, text))
+    if ORPHAN in finalizers and FOREGROUND in finalizers:
+        text = f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"
+        found.append(invalid_value(path, ", ".join(finalizers), text))
     return found

@@ -4,15 +4,15 @@
 look otherwise, Scale and finalize, are in subresources.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from mainstay.api import times
 from mainstay.api.apply import Application
-from mainstay.api.conform import conform
-from mainstay.api.errors import bad_request, invalid, invalid_value
+from mainstay.api.decode import describe_unknown
+from mainstay.api.errors import StatusError, invalid, invalid_value
 from mainstay.api.json_values import copied
 from mainstay.api.kind import Kind, Object
 from mainstay.env import Clock
@@ -65,28 +65,34 @@ class ObjectChange:
                 obj = {**obj, "metadata": {name: each for name, each in obj["metadata"].items() if name != _OWNERS}}
             # What is filled in and put right later is not in a status: of that alone, parts may be shared.
             new = patch.apply(copied(obj) if patch.shares and not is_part else obj)
-            if not isinstance(new.get("metadata"), dict):
-                raise bad_request("the patch does not leave an object with metadata")
-            warnings[:] = self._check_fields(kind, asked.target.name, new, wanted)
+            warnings[:] = self._check_fields(kind, asked.target.name, new, wanted, patch.problems)
             if owners is not None:
                 new["metadata"][_OWNERS] = owners
             return new
 
         return mutate, WriteStrategy(POD_STATUS if is_part and is_pod(kind) else part_for(subresource))
 
-    def _check_fields(self, kind: Kind, name: str, new: Object, wanted: WriteParameters) -> list[str]:
-        """Take unknown fields out of what a patch leads to. Returns warnings. Raises `StatusError` if it is strict."""
-        unknown = conform(new, kind.message) if kind.message else self.bodies.prune(kind, new)
-        problems = [f'unknown field "{path}"' for path in unknown]
+    def _check_fields(
+        self, kind: Kind, name: str, new: Object, wanted: WriteParameters, twice: Sequence[str]
+    ) -> list[str]:
+        """Take unknown fields out of what a patch leads to. Returns warnings. Raises `StatusError` if it is strict.
+
+        `twice` is what the patch says more than once, in words.
+        """
+        try:
+            problems = [*twice, *describe_unknown(self.bodies.conform(kind, new))]
+        except StatusError as error:
+            raise invalid(kind.kind, kind.group, name, [invalid_value("patch", "", error.message)]) from None
+        new.setdefault("metadata", {})
         if problems and wanted.validation == "Strict":
             text = f"strict decoding error: {', '.join(problems)}"
             raise invalid(kind.kind, kind.group, name, [invalid_value("patch", "", text)])
         return problems if wanted.validation == "Warn" else []
 
-    def apply(self, asked: ResourceCall) -> Application:
+    def apply(self, asked: ResourceCall, wanted: WriteParameters, warnings: list[str]) -> Application:
         """What a PATCH does that says what its manager wants."""
         now = times.format_time(self.clock.wall())
-        return parse_application(asked.request.body, asked.target, asked.options, now, ())
+        return parse_application(asked.request.body, asked.target, asked.options, now, (), wanted.validation, warnings)
 
     def show(self, asked: ResourceCall, written: StoredWrite, *, dry_run: bool) -> bytes:
         """The body of the answer."""

@@ -21,7 +21,7 @@ import msgspec
 from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.api.headers import OPERATION
 from mainstay.api.headers import REPEATED as REPEATED_HEADER
-from mainstay.env import Clock, tasks
+from mainstay.env import Clock, tasks, vital
 from mainstay.http.messages import Request
 from mainstay.server.auth.authorization import User
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
@@ -101,13 +101,21 @@ def build_operation(name: str, about: Sequence[str], body: bytes, user: User, cl
     return Operation(f"{_PREFIX}{owner}/{name}", said.digest()[:16], int(clock.wall().timestamp()))
 
 
+def _read_age(entry: Entry) -> int:
+    """When it was, in seconds. What cannot be read is of another version: old."""
+    try:
+        return _decode(entry.value).at_s
+    except msgspec.MsgspecError:
+        return 0
+
+
 class Sweeper:
     """Forgets operations that are old enough. Several servers may do so at once."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._task = tasks.spawn(self._run(), name="forget operations")
+        self._task = vital.spawn(self._run(), name="operations-sweeper")
 
     async def stop(self) -> None:
         await tasks.stop(self._task)
@@ -123,6 +131,6 @@ class Sweeper:
     async def _sweep(self) -> None:
         until_s = self._clock.wall().timestamp() - KEPT_FOR.total_seconds()
         page = await self._store.range(_PREFIX)
-        old = [entry for entry in page.entries if _decode(entry.value).at_s < until_s]
+        old = [entry for entry in page.entries if _read_age(entry) < until_s]
         for start in range(0, len(old), SWEEP_ENTRIES):
             await self._store.commit([], [DeleteEntry(entry.key) for entry in old[start : start + SWEEP_ENTRIES]])

@@ -51,7 +51,7 @@ class ReadHandlers:
         listed = await self._reads_for(asked.user).list(self._select(asked.target, options), options)
         include = options.get("includeObject", "Metadata")
         pieces = representation.many(asked.form, kind, listed.entries, listed.metadata, self._clock.wall(), include)
-        return answer_pieces(pieces, asked.form, options, listed.warnings)
+        return answer_pieces(pieces, options, listed.warnings)
 
 
 class GetNow:
@@ -85,7 +85,7 @@ class WatchHandler:
 def answer_entry(asked: ResourceCall, entry: Entry, clock: Clock) -> Response:
     include = asked.options.get("includeObject", "Metadata")
     body = representation.one(asked.form, asked.target.kind, entry.value, entry.revision, clock.wall(), include)
-    return answer_body(200, body, asked.form, asked.options)
+    return answer_body(200, body, asked.options)
 
 
 def answer_watch(asked: ResourceCall, run: Callable[[Outgoing], Awaitable[None]]) -> Answer:

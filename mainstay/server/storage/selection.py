@@ -9,6 +9,7 @@ import msgspec
 
 from mainstay.api import fields, labels
 from mainstay.api.kind import Kind, TextAt
+from mainstay.api.object_meta import drop_malformed
 from mainstay.server.request.target import Options, RequestTarget
 from mainstay.server.storage.keyspace import build_key, build_prefix
 from mainstay.server.storage.stored import read
@@ -70,13 +71,22 @@ def parse_selection(target: RequestTarget, options: Options, *, field_text: str 
         return Selection(kind, prefix, label_text, field_text, lambda entry: entry.key == prefix)
 
     def matches(entry: Entry) -> bool:
-        if by_label is not None and not by_label.matches(_labelled(entry.value).metadata.labels or {}):
+        if by_label is not None and not by_label.matches(_read_labels(entry.value)):
             return False
         return by_field is None or by_field.matches(_field_getter(kind, entry))
 
     is_all = by_label is None and by_field is None
     only = None if by_field is None else _only(kind, by_field)
     return Selection(kind, prefix, label_text, field_text, None if is_all else matches, only=only)
+
+
+def _read_labels(value: bytes) -> dict[str, str]:
+    try:
+        return _labelled(value).metadata.labels or {}
+    except msgspec.ValidationError:
+        # It was written before metadata was checked (object_meta.py): it must not be in the way of all others.
+        found: dict[str, str] = drop_malformed(_ANY.decode(value).get("metadata")).get("labels") or {}
+        return found
 
 
 def _only(kind: Kind, selector: fields.FieldSelector) -> Only | None:

@@ -10,19 +10,21 @@ for a large one.
     in a list                                 {"metadata":{…,"uid":"…","resourceVersion":"5010", …}, "spec": … }
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from mainstay.api.kind import Kind, Object
+from mainstay.api.object_meta import drop_malformed, is_strict
 from mainstay.store.interface import Entry
 
 _NAMING: Final = ("name", "generateName", "namespace", "uid")
 # Before the uid there are only names, in which no quotation mark can be: the first one found is the right one.
 _UID: Final = b'"uid":"'
 PIECE_BYTES: Final = 256 * 1024  # Of a list. Large enough to cost little, small enough not to hold up other requests.
+_RENDERED_BYTES: Final = 3072  # What each item costs that is made in Python, in bytes that are only copied.
 _UID_BYTES: Final = len(_UID) + 36 + 1
 
 _encode = msgspec.json.Encoder().encode
@@ -57,6 +59,8 @@ def encode_for_storage(kind: Kind, obj: Object) -> bytes:
 def read(kind: Kind, entry: Entry) -> Object:
     """The object, to look into or to change."""
     obj: Object = _decode(entry.value)
+    if not kind.message and not is_strict(obj["metadata"]):
+        obj["metadata"] = drop_malformed(obj["metadata"])
     obj["metadata"]["resourceVersion"] = str(entry.revision)
     if kind.from_stored is not None:
         obj = kind.from_stored(obj)
@@ -113,7 +117,7 @@ def rendered_list(kind: Kind, entries: Sequence[Entry], metadata: dict[str, Any]
         _encode(metadata),
     )
     if kind.is_custom or kind.from_stored is not None:
-        return in_pieces(head, (rendered(kind, entry.value, entry.revision) for entry in entries))
+        return in_pieces(head, entries, lambda entry: rendered(kind, entry.value, entry.revision))
     return _stored_in_pieces(head, entries)
 
 
@@ -134,13 +138,17 @@ def _stored_in_pieces(head: bytes, entries: Iterable[Entry]) -> Iterator[bytes]:
     yield b"".join(piece)
 
 
-def in_pieces(head: bytes, items: Iterable[bytes]) -> Iterator[bytes]:
-    """A list that begins with `head`, its items made as they are needed."""
+def in_pieces(head: bytes, entries: Iterable[Entry], render: Callable[[Entry], bytes]) -> Iterator[bytes]:
+    """A list that begins with `head`, its items made as they are needed.
+
+    What it takes to make one counts, too: a row of a table is short, and is read from the whole object.
+    """
     piece, between, size = [head], b"", 0
-    for item in items:
+    for entry in entries:
+        item = render(entry)
         piece += (between, item)
         between = b","
-        size += len(item)
+        size += len(item) + len(entry.value) // 4 + _RENDERED_BYTES
         if size >= PIECE_BYTES:
             yield b"".join(piece)
             piece, size = [], 0

@@ -7,7 +7,9 @@ so. `requires_version` is of those that replace an object as a whole.
     PUT, PATCH, apply of an object       OBJECT         defaults, admission, validation
     …/status                             STATUS         validation
     …/status of a pod, nothing else      POD_STATUS     validation; the spec is neither read nor looked at
-    …/scale, …/finalize, …               Subresource    as the subresource says itself
+    …/resize of a pod                    RESIZE         validation; only amounts of resources may change
+    …/ephemeralcontainers of a pod       EPHEMERAL      refused
+    …/scale, …/finalize                  Subresource    validation
 
 A binding writes a pod in its own way (server/placement/binding.py), and so does a deletion (writes.py).
 """
@@ -18,14 +20,16 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 
 from mainstay.api import managed_fields
-from mainstay.api.errors import invalid, invalid_value
+from mainstay.api.errors import StatusCause, invalid, invalid_value
 from mainstay.api.kind import Kind, Object
+from mainstay.api.kinds.pods import validate_ephemeral, validate_resize
 from mainstay.server.storage import metadata
 from mainstay.server.storage.stored import read, read_pod_for_status
 from mainstay.store.interface import Entry
 
 Admission = Callable[[Kind, Object, Object | None], None]
 """Looks at an object on its way in, and may change it. Raises `StatusError` to refuse it."""
+ValidateChange = Callable[[Object, Object], Sequence[StatusCause]]
 TrackOwners = Callable[[Object, Object | None, str], None]
 """Note in the first object which fields its manager has changed, compared with the second, by a subresource."""
 
@@ -34,6 +38,8 @@ class ObjectPart:
     """All of an object but its status, if that is a subresource of its own."""
 
     subresource = ""
+    is_reviewed = True
+    """Whether a change of this part is reviewed (review.py) before it is committed."""
 
     def read(self, kind: Kind, entry: Entry) -> Object:
         return read(kind, entry)
@@ -67,6 +73,7 @@ class ObjectPart:
 
 class StatusPart(ObjectPart):
     subresource = "status"
+    is_reviewed = False
 
     def restrict(self, kind: Kind, new: Object, old: Object) -> Object:
         """The labels and annotations of a pod may be written there too."""
@@ -99,7 +106,7 @@ class PodStatusPart(StatusPart):
 
 
 class SubresourcePart(ObjectPart):
-    """What a subresource other than the status stands for: its change says itself what may change, and is valid."""
+    """What a subresource other than the status stands for: its change says itself what may change."""
 
     def __init__(self, subresource: str) -> None:
         self.subresource = subresource
@@ -114,11 +121,29 @@ class SubresourcePart(ObjectPart):
         """Nothing but this part has changed."""
 
     def admit(self, admission: Sequence[Admission], kind: Kind, new: Object, old: Object | None) -> None:
-        """Nothing but this part has changed."""
+        require_valid(kind, new, old)
+
+
+class PodSpecPart(ObjectPart):
+    """A part of a pod's spec that may change while the pod runs: `validate` says which."""
+
+    def __init__(self, subresource: str, validate: ValidateChange) -> None:
+        self.subresource = subresource
+        self._validate = validate
+
+    def restrict(self, kind: Kind, new: Object, old: Object) -> Object:
+        return {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec") or {}}
+
+    def admit(self, admission: Sequence[Admission], kind: Kind, new: Object, old: Object | None) -> None:
+        causes = [*metadata.problems(kind, new, old), *self._validate(new, old or {})]
+        if causes:
+            raise invalid(kind.kind, kind.group, new["metadata"]["name"], causes)
 
 
 OBJECT: Final = ObjectPart()
 STATUS: Final = StatusPart()
+RESIZE: Final = PodSpecPart("resize", validate_resize)
+EPHEMERAL: Final = PodSpecPart("ephemeralcontainers", validate_ephemeral)
 POD_STATUS: Final = PodStatusPart()
 
 
@@ -128,6 +153,10 @@ def part_for(subresource: str) -> ObjectPart:
             return OBJECT
         case "status":
             return STATUS
+        case "resize":
+            return RESIZE
+        case "ephemeralcontainers":
+            return EPHEMERAL
         case other:
             return SubresourcePart(other)
 

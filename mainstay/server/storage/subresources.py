@@ -7,8 +7,9 @@ import msgspec
 
 from mainstay.api import labels, times
 from mainstay.api.apply import Application
+from mainstay.api.conform import conform
 from mainstay.api.custom import ScalePaths
-from mainstay.api.errors import bad_request
+from mainstay.api.errors import StatusError, bad_request, invalid, invalid_value
 from mainstay.api.kind import Kind, Object
 from mainstay.env import Clock
 from mainstay.http.messages import Answer
@@ -16,7 +17,7 @@ from mainstay.server.request.answers import answer_body
 from mainstay.server.request.bodies import Bodies, CustomKinds
 from mainstay.server.request.handlers import ResourceCall
 from mainstay.server.request.options import WriteParameters
-from mainstay.server.request.patch import parse_application
+from mainstay.server.request.patch import SCALE, parse_application, require_replicas
 from mainstay.server.storage.object_changes import ObjectChange, patches_in
 from mainstay.server.storage.reads import ObjectReader
 from mainstay.server.storage.stored import StoredWrite, read
@@ -41,25 +42,31 @@ class ScaleChange(ObjectChange):
         target = asked.target
         entry = await self._reads.get(target.kind, target.namespace, target.name, asked.options)
         shown = render_scale(read(target.kind, entry), self._paths(target.kind))
-        return answer_body(200, _encode(shown), asked.form, asked.options)
+        return answer_body(200, _encode(shown), asked.options)
 
     def replace(self, asked: ResourceCall, wanted: WriteParameters) -> tuple[Mutate, list[str]]:
         scale = self.bodies.decode_subresource(asked.request, asked.target)
         return scaled(scale, self._paths(asked.target.kind)), []
 
     def patch(self, asked: ResourceCall, wanted: WriteParameters, warnings: list[str]) -> tuple[Mutate, WriteStrategy]:
-        paths = self._paths(asked.target.kind)
+        paths, name = self._paths(asked.target.kind), asked.target.name
         take_patch, _ = patches_in(asked)
 
         def mutate(obj: Object) -> Object:
-            return scaled(take_patch().apply(render_scale(obj, paths)), paths)(obj)
+            patched = take_patch().apply(render_scale(obj, paths))
+            try:
+                conform(patched, SCALE)
+            except StatusError as error:
+                raise invalid("Scale", "autoscaling", name, [invalid_value("patch", "", error.message)]) from None
+            return scaled(patched, paths)(obj)
 
         return mutate, WriteStrategy(part_for(asked.target.subresource))
 
-    def apply(self, asked: ResourceCall) -> Application:
+    def apply(self, asked: ResourceCall, wanted: WriteParameters, warnings: list[str]) -> Application:
         now = times.format_time(self.clock.wall())
         replicas_at = self._paths(asked.target.kind).spec_replicas
-        return parse_application(asked.request.body, asked.target, asked.options, now, replicas_at)
+        how = wanted.validation
+        return parse_application(asked.request.body, asked.target, asked.options, now, replicas_at, how, warnings)
 
     def show(self, asked: ResourceCall, written: StoredWrite, *, dry_run: bool) -> bytes:
         obj = msgspec.json.decode(written.value)
@@ -115,9 +122,7 @@ def _selector_text(selector: Any) -> str:
 
 def scaled(scale: Object, paths: ScalePaths) -> Mutate:
     """Give an object the number of replicas that a Scale asks for."""
-    replicas = (scale.get("spec") or {}).get("replicas", 0)
-    if type(replicas) is not int or replicas < 0:
-        raise bad_request(f"spec.replicas: {replicas!r} is not a whole number from 0 up")
+    replicas = require_replicas((scale.get("spec") or {}).get("replicas", 0))
     version = (scale.get("metadata") or {}).get("resourceVersion")
 
     def mutate(obj: Object) -> Object:
@@ -126,6 +131,8 @@ def scaled(scale: Object, paths: ScalePaths) -> Mutate:
         parent = obj
         for step in paths.spec_replicas[:-1]:
             parent = parent.setdefault(step, {})
+            if not isinstance(parent, dict):
+                raise bad_request(f"{'.'.join(paths.spec_replicas)}: {step} is not an object")
         parent[paths.spec_replicas[-1]] = replicas
         return obj
 

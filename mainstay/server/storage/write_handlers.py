@@ -6,12 +6,14 @@ from mainstay.api.errors import StatusError, bad_request, forbidden_value, inval
 from mainstay.api.kind import Object
 from mainstay.env import Clock
 from mainstay.http.messages import Answer, Response
+from mainstay.server.auth.authorization import AccessAttributes, Authorizers
 from mainstay.server.request import representation
 from mainstay.server.request.answers import answer_body, answer_json, answer_pieces
 from mainstay.server.request.bodies import Bodies
 from mainstay.server.request.handlers import ResourceCall
 from mainstay.server.request.options import DeleteOptions, WriteParameters
 from mainstay.server.request.patch import is_apply
+from mainstay.server.request.target import Verb
 from mainstay.server.storage.object_changes import ObjectChange
 from mainstay.server.storage.operations import REPEATED
 from mainstay.server.storage.reads import ObjectReader
@@ -24,21 +26,23 @@ from mainstay.server.storage.writes import ObjectWriter
 class WriteHandlers:
     """Of objects, or of one of their subresources: `change` says which."""
 
-    def __init__(self, writes: ObjectWriter, change: ObjectChange) -> None:
+    def __init__(self, writes: ObjectWriter, change: ObjectChange, authorizers: Authorizers) -> None:
         self._writes = writes
         self._change = change
+        self._authorizers = authorizers
 
     async def create(self, asked: ResourceCall) -> Answer:
         target = asked.target
-        wanted = read_write_options(asked, "CreateOptions")
-        decoded = self._change.bodies.decode(asked.request, target.kind, wanted.validation)
+        wanted = await self._read_options(asked, "CreateOptions")
+        decode = self._change.bodies.decode
+        decoded = await wanted.compute(0, decode, asked.request, target.kind, wanted.validation)
         written = await self._writes.create(target.kind, target.namespace, decoded.object, wanted, asked.context)
         return self._answer(asked, 201, written, decoded.warnings, wanted)
 
     async def update(self, asked: ResourceCall) -> Answer:
         target = asked.target
-        wanted = read_write_options(asked, "UpdateOptions")
-        mutate, warnings = self._change.replace(asked, wanted)
+        wanted = await self._read_options(asked, "UpdateOptions")
+        mutate, warnings = await wanted.compute(0, self._change.replace, asked, wanted)
         strategy = WriteStrategy(part_for(target.subresource), requires_version=True)
         where = (target.kind, target.namespace)
         try:
@@ -46,27 +50,29 @@ class WriteHandlers:
         except StatusError as error:
             if error.code != 404 or not target.kind.put_creates or target.subresource:
                 raise
+            self._require_create(asked)
             written = await self._writes.create(*where, mutate({}), wanted, asked.context)
             return self._answer(asked, 201, written, warnings, wanted)
         return self._answer(asked, 200, written, warnings, wanted)
 
     async def patch(self, asked: ResourceCall) -> Answer:
         target = asked.target
-        wanted = read_write_options(asked, "PatchOptions")
+        wanted = await self._read_options(asked, "PatchOptions")
         if is_apply(asked.request.headers.get("content-type")):
             return await self._apply(asked, wanted)
         if asked.options.flag("force"):
             text = "may not be specified for non-apply patch"
             raise invalid("PatchOptions", "meta.k8s.io", "", [forbidden_value("force", text)])
         warnings: list[str] = []
-        mutate, strategy = self._change.patch(asked, wanted, warnings)
+        mutate, strategy = await wanted.compute(0, self._change.patch, asked, wanted, warnings)
         where = (target.kind, target.namespace, target.name)
         written = await self._writes.update(*where, mutate, strategy, wanted, asked.context)
         return self._answer(asked, 200, written, warnings, wanted)
 
     async def _apply(self, asked: ResourceCall, wanted: WriteParameters) -> Answer:
         target = asked.target
-        application = self._change.apply(asked)
+        warnings: list[str] = []
+        application = await wanted.compute(0, self._change.apply, asked, wanted, warnings)
         strategy = WriteStrategy(part_for(target.subresource), APPLIED)
         where = (target.kind, target.namespace)
         try:
@@ -75,15 +81,30 @@ class WriteHandlers:
         except StatusError as error:
             if error.code != 404 or target.subresource:
                 raise
-            written = await self._writes.create(*where, application.applied(None), wanted, asked.context, APPLIED)
-            return self._answer(asked, 201, written, [], wanted)
-        return self._answer(asked, 200, written, [], wanted)
+            self._require_create(asked)
+            new = await wanted.compute(0, application.applied, None)
+            written = await self._writes.create(*where, new, wanted, asked.context, APPLIED)
+            return self._answer(asked, 201, written, warnings, wanted)
+        return self._answer(asked, 200, written, warnings, wanted)
+
+    async def _read_options(self, asked: ResourceCall, kind: str) -> WriteParameters:
+        wanted = read_write_options(asked, kind)
+        wanted.large = self._change.bodies.large.share_with(asked.call)
+        if wanted.large.concerns(asked.request):
+            wanted.is_large = await wanted.large.read_body(asked.request)
+        return wanted
+
+    def _require_create(self, asked: ResourceCall) -> None:
+        """An update or apply that creates its object takes the right to create one."""
+        action = AccessAttributes.of(asked.target)
+        self._authorizers.require(asked.user, msgspec.structs.replace(action, verb=Verb.CREATE))
 
     def _answer(
         self, asked: ResourceCall, status: int, written: StoredWrite, warnings: list[str], wanted: WriteParameters
     ) -> Response:
         body = self._change.show(asked, written, dry_run=wanted.dry_run)
-        return answer_body(status, body, asked.form, asked.options, warnings, is_repeated=written.is_repeated)
+        told = [*warnings, *wanted.notes.warnings]
+        return answer_body(status, body, asked.options, told, is_repeated=written.is_repeated)
 
 
 class DeleteHandlers:
@@ -100,7 +121,7 @@ class DeleteHandlers:
         written = await self._writes.delete(kind, target.namespace, target.name, how, asked.context)
         if not written.was_removed or kind.delete_returns_object:
             body = representation.one(asked.form, kind, written.value, written.revision, self._clock.wall())
-            return answer_body(200, body, asked.form, asked.options, is_repeated=written.is_repeated)
+            return answer_body(200, body, asked.options, is_repeated=written.is_repeated)
         details: Object = {"name": target.name}
         if kind.group:
             details["group"] = kind.group
@@ -127,9 +148,11 @@ class DeleteHandlers:
                     raise
         at = self._clock.wall()
         pieces = representation.many(asked.form, target.kind, listed.entries, listed.metadata, at, "Metadata")
-        return answer_pieces(pieces, asked.form, options)
+        return answer_pieces(pieces, options)
 
 
 def read_write_options(asked: ResourceCall, kind: str) -> WriteParameters:
     """`kind` is CreateOptions, UpdateOptions or PatchOptions: what a refusal is about."""
-    return WriteParameters.of(asked.options, kind, asked.request.headers.get("user-agent") or "")
+    wanted = WriteParameters.of(asked.options, kind, asked.request.headers.get("user-agent") or "")
+    asked.call.notes = wanted.notes
+    return wanted

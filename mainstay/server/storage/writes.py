@@ -12,23 +12,24 @@ from functools import partial
 from typing import Any, Final
 
 from mainstay.api import managed_fields, times
-from mainstay.api.causes import NAMESPACE_TERMINATING
 from mainstay.api.errors import (
     OBJECT_MODIFIED,
     StatusError,
     already_exists,
     bad_request,
     conflict,
-    forbidden,
     not_found,
 )
 from mainstay.api.kind import Kind, Object, Propagation
 from mainstay.env import Env
 from mainstay.server.request.options import DeleteOptions, WriteParameters
 from mainstay.server.storage import metadata
+from mainstay.server.storage.account_admission import PodAccounts
 from mainstay.server.storage.commit_points import CommitPoints, TransactionParts
 from mainstay.server.storage.committer import Committer, WriteDecision
 from mainstay.server.storage.keyspace import build_key, namespace_key
+from mainstay.server.storage.namespace_contents import require_deletable, require_open_namespace
+from mainstay.server.storage.review import WriteReview
 from mainstay.server.storage.stored import StoredWrite, encode_for_storage, read
 from mainstay.server.storage.strategies import (
     OBJECT,
@@ -51,20 +52,29 @@ PartsFor = Callable[[Object], Awaitable[TransactionParts]]
 
 
 class ObjectWriter:
-    """The writing half of the API. `admission` is run in order, for every create and update.
+    """The writing half of the API. `admission` is run in order, for every create and update, then `review`.
 
     `points` says what goes with each write into its transaction (commit_points.py).
     """
 
     def __init__(
-        self, store: Store, env: Env, admission: Sequence[Admission], points: CommitPoints, committer: Committer
+        self,
+        store: Store,
+        env: Env,
+        admission: Sequence[Admission],
+        review: WriteReview,
+        points: CommitPoints,
+        committer: Committer,
+        accounts: PodAccounts,
     ) -> None:
         self._store = store
         self._clock = env.clock
         self._chance = env.chance
         self._admission = admission
+        self._review = review
         self._points = points
         self._committer = committer
+        self._accounts = accounts
         self._made = 0
 
     async def create(
@@ -79,7 +89,7 @@ class ObjectWriter:
         """Make an object."""
         if context.operation is not None and (before := await self._committer.find_outcome(context)) is not None:
             return before
-        given = new.setdefault("metadata", {})
+        given = metadata.require_strict(kind, new)
         _require_namespace(kind, namespace, given)
         if given.get("resourceVersion"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
@@ -89,9 +99,10 @@ class ObjectWriter:
         for attempt in range(NAMES_MAX):
             if generate:
                 given["name"] = generate[:58] + self._chance.suffix(generate, self._made * NAMES_MAX + attempt)
-            kind.defaults(new)
-            if attempt == 0:
-                owners.record(partial(self._track, kind, options), new, None, "")
+            learning = self._accounts.learn(kind, namespace, new)
+            if learning is not None:
+                await learning
+            await options.compute(0, self._prepare_new, kind, new, options, owners if attempt == 0 else None)
             try:
                 return await self._create(kind, namespace, new, options, context)
             except _NameTaken:
@@ -99,11 +110,18 @@ class ObjectWriter:
                     break
         raise already_exists(kind.plural, kind.group, given["name"])
 
+    def _prepare_new(self, kind: Kind, new: Object, options: WriteParameters, owners: Owners | None) -> None:
+        """Fill in and admit. `owners` is None if it is on record already who owns what."""
+        kind.defaults(new)
+        if owners is not None:
+            owners.record(partial(self._track, kind, options), new, None, "")
+        OBJECT.admit(self._admission, kind, new, None)
+        self._accounts.mount_token(kind, new)
+
     async def _create(
         self, kind: Kind, namespace: str, new: Object, options: WriteParameters, context: WriteContext
     ) -> StoredWrite:
-        """Raises `_NameTaken`."""
-        OBJECT.admit(self._admission, kind, new, None)
+        """Commit an object that was admitted. Raises `_NameTaken`."""
         name = new["metadata"]["name"]
         key = build_key(kind, namespace, name)
         is_first = not options.dry_run
@@ -114,30 +132,20 @@ class ObjectWriter:
             if not is_first and await self._store.get(key) is not None:
                 raise _NameTaken
             is_first = False
+            place = await self._read_namespace(kind, namespace, name) if kind.namespaced else None
+            await self._review.review(kind, new, None, place, options.notes)
             parts = await self._points.parts_for(kind, key, new, None, "", context)
             checks = [Check(key, ABSENT), *parts.checks]
-            if kind.namespaced:
-                checks.append(await self._namespace_check(kind, namespace, name))
+            if place is not None:
+                checks.append(Check(place.key, place.revision))
             value = encode_for_storage(kind, parts.object or new)
             return WriteDecision(key, checks, [Put(key, value), *parts.writes], parts.shared, StoredWrite(value, 0))
 
         return await self._committer.write(_shown(kind, name), decide, context, dry_run=options.dry_run)
 
-    async def _namespace_check(self, kind: Kind, namespace: str, name: str) -> Check:
-        """That the namespace is there and stays: committed together with the object."""
-        key = namespace_key(namespace)
-        entry = await self._store.get(key)
-        if entry is None:
-            raise not_found("namespaces", "", namespace)
-        if b'"deletionTimestamp"' in entry.value and "deletionTimestamp" in read(kind, entry)["metadata"]:
-            text = f"unable to create new content in namespace {namespace} because it is being terminated"
-            cause = {
-                "reason": NAMESPACE_TERMINATING,
-                "message": f"namespace {namespace} is being terminated",
-                "field": "metadata.namespace",
-            }
-            raise forbidden(kind.plural, kind.group, name, text, [cause])
-        return Check(key, entry.revision)
+    async def _read_namespace(self, kind: Kind, namespace: str, name: str) -> Entry:
+        """The namespace. An object is committed on condition that it is there and stays as it is."""
+        return require_open_namespace(kind, namespace, name, await self._store.get(namespace_key(namespace)))
 
     async def update(
         self,
@@ -170,9 +178,31 @@ class ObjectWriter:
         options: WriteParameters,
         context: WriteContext,
     ) -> WriteDecision:
+        part = strategy.part
+        old, new, is_claim = await options.compute(
+            len(entry.value), self._change, kind, namespace, entry, mutate, strategy, options
+        )
+        if part.is_reviewed:
+            await self._review.review(kind, new, old, None, options.notes, part.subresource)
+        part.finish(kind, new, old)
+        if managed_fields.is_same_object(new, old, with_owners=is_claim):
+            return _decide_nothing(entry)
+        return await self._decide_replacement(kind, entry, new, old, part.subresource, context, options.dry_run)
+
+    def _change(
+        self,
+        kind: Kind,
+        namespace: str,
+        entry: Entry,
+        mutate: Mutate,
+        strategy: WriteStrategy,
+        options: WriteParameters,
+    ) -> tuple[Object, Object, bool]:
+        """The object as it is, as it should be, and whether that is more than what it says."""
         part, owners = strategy.part, strategy.owners
         old = part.read(kind, entry)
         new = mutate(part.copy_to_change(kind, entry, old))
+        metadata.require_strict(kind, new)
         _require_same(kind, namespace, new, old, strategy)
         sent = new["metadata"].get("managedFields")
         new = part.restrict(kind, new, old)
@@ -181,10 +211,7 @@ class ObjectWriter:
         part.fill_in(kind, new)
         owners.record(partial(self._track, kind, options), new, old, part.subresource)
         part.admit(self._admission, kind, new, old)
-        part.finish(kind, new, old)
-        if managed_fields.is_same_object(new, old, with_owners=is_claim):
-            return _decide_nothing(entry)
-        return await self._decide_replacement(kind, entry, new, old, part.subresource, context, options.dry_run)
+        return old, new, is_claim
 
     async def _decide_replacement(
         self, kind: Kind, entry: Entry, new: Object, old: Object, subresource: str, context: WriteContext, dry_run: bool
@@ -209,6 +236,7 @@ class ObjectWriter:
         also: PartsFor | None = None,
     ) -> StoredWrite:
         """Remove an object, or begin to, if something still has to happen first. `also` is committed with that."""
+        require_deletable(kind, name)
         key = build_key(kind, namespace, name)
 
         async def decide() -> WriteDecision:
@@ -308,7 +336,7 @@ def _with(decision: WriteDecision, more: TransactionParts) -> WriteDecision:
 
 def _require_same(kind: Kind, namespace: str, new: Object, old: Object, strategy: WriteStrategy) -> None:
     """Raise `StatusError` unless the new object is the old one changed: the same name, and the version it meant."""
-    given, name = new.setdefault("metadata", {}), old["metadata"]["name"]
+    given, name = new["metadata"], old["metadata"]["name"]
     if given.get("name", name) != name:
         raise bad_request(f"the name of the object ({given['name']}) does not match the name on the URL ({name})")
     _require_namespace(kind, namespace, given)
@@ -356,7 +384,7 @@ def _grace_period(kind: Kind, old: Object, options: DeleteOptions) -> int:
         wanted = spec.get("terminationGracePeriodSeconds", 30)
     if "deletionTimestamp" in old["metadata"]:
         wanted = min(wanted, old["metadata"].get("deletionGracePeriodSeconds", wanted))
-    return int(wanted)
+    return 1 if wanted < 0 else min(wanted, times.SECONDS_MAX)
 
 
 def _require_preconditions(kind: Kind, name: str, old: Object, options: DeleteOptions) -> None:

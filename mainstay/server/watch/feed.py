@@ -19,7 +19,8 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from mainstay.api.kind import Kind
-from mainstay.env import tasks
+from mainstay.env import tasks, vital
+from mainstay.env.failed_objects import FailedObjects
 from mainstay.env.invariants import BrokenInvariant, Sample, broken
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.server.watch.heartbeats import is_heartbeat
@@ -30,6 +31,10 @@ _logger = logging.getLogger(__name__)
 
 RETRY_AFTER: Final = timedelta(seconds=1)
 WINDOW_CHANGES_MAX: Final = 20_000  # Of each kind.
+WINDOWS_BYTES_MAX: Final = 64 * 1024 * 1024  # Of all kinds together: the largest windows give way first.
+FRESH_FOR: Final = timedelta(seconds=75)  # As upstream. Older changes go from windows that hold more than this:
+OLD_BYTES_MAX: Final = 1024 * 1024
+_CHANGE_BYTES: Final = 200  # What a change takes besides the objects.
 _CHECKED_ONE_IN: Final = 1000  # Additions to a window; and at most once while ten times as many come as it holds.
 _GROWS: Final = "the revisions of a feed strictly grow"
 
@@ -41,6 +46,9 @@ class Listener(Protocol):
 
     def end(self, reason: bytes) -> None:
         """No more: this is the last thing to say."""
+
+    def fail(self, change: KeyChange) -> None:
+        """No more: this change cannot be told."""
 
     def lost(self) -> None:
         """Changes may have been missed. What is there now must be read again."""
@@ -85,12 +93,33 @@ class ListenerGroup:
             story = {"told": self._told, "change": changes[0].revision}
             raise broken("a watch is told of each revision once, in order", f"key {changes[0].key}", **story)
         self._told = changes[-1].revision
-        events = [self.render(change) for change in changes]
+        events: list[bytes] = []
+        try:
+            for change in changes:
+                events.append(self.render(change))
+        except BrokenInvariant:
+            raise
+        except Exception as error:  # noqa: BLE001 - logged; one object must not end the feed
+            self.fail(changes[len(events)], error)
+            return
         data = b"".join(events)
         if data:
             self.tally.events += (len(events) - events.count(b"")) * len(self.listeners)
             for listener in list(self.listeners):
                 listener.tell(data)
+
+    def fail(self, change: KeyChange, error: Exception) -> None:
+        """End the watches of this group: they cannot be told of a change."""
+        _logger.error(
+            "cannot show %s at revision %d to a watch; ending %d watches: %r",
+            change.key,
+            change.revision,
+            len(self.listeners),
+            error,
+            exc_info=error,
+        )
+        for listener in list(self.listeners):
+            listener.fail(change)
 
 
 class _ByValue:
@@ -113,9 +142,17 @@ class _ByValue:
         told: dict[ListenerGroup, list[KeyChange]] = {}
         for change in changes:
             # Where it was before it hears as well: there it is gone.
-            values = dict.fromkeys(
-                self._read_value(each) for each in (change.previous, change.entry) if each is not None
-            )
+            try:
+                values = dict.fromkeys(
+                    self._read_value(each) for each in (change.previous, change.entry) if each is not None
+                )
+            except BrokenInvariant:
+                raise
+            except Exception as error:  # noqa: BLE001 - logged; whom it concerns cannot be known
+                for group in [group for groups in self._groups.values() for group in groups]:
+                    told.pop(group, None)
+                    group.fail(change, error)
+                continue
             for value in values:
                 for group in self._groups.get(value, ()):
                     told.setdefault(group, []).append(change)
@@ -134,18 +171,27 @@ class Window:
         self._told_all: dict[ListenerGroup, None] = {}
         self._by_value: dict[str, _ByValue] = {}
         self._samples = Sample(_CHECKED_ONE_IN)
+        self.bytes = 0
+        """Of all changes in it, with the objects before and after."""
 
     def add(self, changes: Sequence[KeyChange]) -> None:
         newest = self.changes[-1].revision if self.changes else self.complete_after
         if changes[0].revision <= newest:
             raise broken(_GROWS, f"key {changes[0].key}", window=newest, change=changes[0].revision)
         self.changes.extend(changes)
+        self.bytes += sum(map(_count_bytes, changes))
         while len(self.changes) > WINDOW_CHANGES_MAX:
-            self.complete_after = self.changes.popleft().revision
+            self.drop_oldest()
         if self._samples.take():
             self._check_gaps()
             self._samples = Sample(max(_CHECKED_ONE_IN, 10 * len(self.changes)))
         self.tell(changes)
+
+    def drop_oldest(self) -> None:
+        """Forget a change. A watcher that has not got it yet is told to list again."""
+        oldest = self.changes.popleft()
+        self.complete_after = oldest.revision
+        self.bytes -= _count_bytes(oldest)
 
     def _check_gaps(self) -> None:
         """What a change has replaced is what the window says was there; or it is from before the window."""
@@ -170,6 +216,7 @@ class Window:
     def lose(self, revision: int) -> None:
         """Forget everything up to a revision, and tell all listeners so."""
         self.changes.clear()
+        self.bytes = 0
         self.complete_after = revision
         for group in list(self.groups.values()):
             for listener in list(group.listeners):
@@ -228,15 +275,20 @@ class Feed:
         """What was sent, by group, version and plural name of the kind."""
         self._windows: dict[str, Window] = {}
         self._internal_listeners: list[Callable[[KeyChange], None]] = []
+        self._failed = FailedObjects("feed")
+        self._bytes = 0
+        """Of all windows."""
+        self._reached: deque[tuple[int, int]] = deque()
+        """Which revision was reached when, for a while."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._following: asyncio.Task[None] | None = None
-        self._bug: BrokenInvariant | None = None
+        self._bug: Exception | None = None
         """Why nothing is passed on any more."""
 
     @classmethod
     async def start(cls, store: Store) -> "Feed":
         feed = cls(store, await store.revision())
-        feed._following = tasks.spawn(feed._follow(), name="feed")
+        feed._following = vital.spawn(feed._follow(), name="feed")
         return feed
 
     def window(self, prefix: str) -> Window:
@@ -255,7 +307,7 @@ class Feed:
         self._internal_listeners.append(hear)
 
     async def reach(self, revision: int) -> None:
-        """Wait until everything up to a revision has been passed on. Raises `BrokenInvariant` if no more will be."""
+        """Wait until everything up to a revision has been passed on. Raises what ended the feed, if it has."""
         if self._bug is not None:
             raise self._bug
         if self.revision < revision:
@@ -283,11 +335,11 @@ class Feed:
             except StoreUnavailable as error:
                 _logger.warning("cannot watch the store; retrying: %s", error)
                 await tasks.sleep(RETRY_AFTER)
-            except BrokenInvariant as error:
+            except Exception as error:
                 self._end(error)
                 raise
 
-    def _end(self, bug: BrokenInvariant) -> None:
+    def _end(self, bug: Exception) -> None:
         """Let all watches go: here they would wait for ever, and hear that nothing happens."""
         self._bug = bug
         for window in self._windows.values():
@@ -305,6 +357,7 @@ class Feed:
         self._began = self.revision = self.news = revision
         for window in self._windows.values():
             window.lose(revision)
+        self._bytes = 0
         self._wake()
 
     async def _follow_once(self) -> None:
@@ -315,17 +368,50 @@ class Feed:
                 by_kind: dict[str, list[KeyChange]] = {}
                 for change in batch.changes:
                     if change.key.startswith(INTERNAL_PREFIX):
-                        for hear in self._internal_listeners:
-                            hear(change)
+                        for number, hear in enumerate(self._internal_listeners):
+                            with self._failed.guard(f"{change.key} (listener {number})"):
+                                hear(change)
                         continue
-                    group, plural, _ = change.key.split("/", 2)
+                    group, _, rest = change.key.partition("/")
+                    plural, has_name, _ = rest.partition("/")
+                    if not has_name:
+                        _logger.warning("ignoring key %r of the store, which is no object", change.key)
+                        continue
                     by_kind.setdefault(f"{group}/{plural}/", []).append(change)
                     if not is_heartbeat(change):
                         self.mentioned(change.revision)
                 for prefix, changes in by_kind.items():
-                    self.window(prefix).add(changes)
+                    window = self.window(prefix)
+                    self._bytes -= window.bytes
+                    window.add(changes)
+                    self._bytes += window.bytes
+                if self._bytes > WINDOWS_BYTES_MAX:
+                    self._drop_largest()
                 self.revision = batch.revision
                 self._wake()
+
+    def _drop_largest(self) -> None:
+        """Keep all windows together within their limit. What one kind does not use, others may."""
+        windows = list(self._windows.values())
+        while (total := sum(window.bytes for window in windows)) > WINDOWS_BYTES_MAX:
+            largest = max(windows, key=lambda window: window.bytes)
+            if not largest.changes:
+                break
+            share = max(largest.bytes - (total - WINDOWS_BYTES_MAX), 0)
+            while largest.changes and largest.bytes > share:
+                largest.drop_oldest()
+        self._bytes = sum(window.bytes for window in windows)
+
+    def forget_old(self, now_ns: int) -> None:
+        """Let large windows go that no watcher is likely to ask for. Call it now and then."""
+        self._reached.append((now_ns, self.revision))
+        old = 0
+        while self._reached[0][0] <= now_ns - FRESH_FOR // timedelta(microseconds=1) * 1000:
+            old = self._reached.popleft()[1]
+        for window in self._windows.values():
+            while window.bytes > OLD_BYTES_MAX and window.changes[0].revision <= old:
+                window.drop_oldest()
+        self._bytes = sum(window.bytes for window in self._windows.values())
 
     def _wake(self) -> None:
         if not self._waiting:
@@ -337,6 +423,12 @@ class Feed:
             elif not waiter.done():
                 waiter.set_result(None)
         self._waiting = still
+
+
+def _count_bytes(change: KeyChange) -> int:
+    previous, entry = change.previous, change.entry
+    before = 0 if previous is None else len(previous.value)
+    return _CHANGE_BYTES + before + (0 if entry is None else len(entry.value))
 
 
 def _revision(entry: Entry | None) -> int | None:

@@ -1,8 +1,8 @@
 """Follows all objects under one prefix, for a part of the server that keeps something made from them.
 
 It reads what is there, then hears of every change from the server's own feed (feed.py), at the moment in which watches
-are told. When changes were missed it reads everything again. A read takes a while, so what it found may be older than a
-change that came meanwhile: such changes are put into it before it is handed over.
+are told. When changes were missed, or one could not be handled, it reads everything again. A read takes a while, so
+what it found may be older than a change that came meanwhile: such changes are put into it before it is handed over.
 """
 
 import asyncio
@@ -10,12 +10,15 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
-from mainstay.env import tasks
+from mainstay.env import tasks, vital
+from mainstay.env.failed_objects import FailedObjects
+from mainstay.env.invariants import BrokenInvariant
 from mainstay.server.watch.feed import Feed
 from mainstay.store.errors import Compacted, StoreUnavailable
 from mainstay.store.interface import Entry, KeyChange, Store
 
 RETRY_AFTER: Final = timedelta(seconds=1)
+FAILED_RETRY_AFTER: Final = timedelta(seconds=10)  # After an object that could not be handled.
 PAGE_ENTRIES: Final = 500
 
 
@@ -40,6 +43,7 @@ class PrefixFollower:
         self._heard: list[KeyChange] | None = None
         """The changes since a read began, while one is under way."""
         self._is_missing_changes = False
+        self._failed = FailedObjects(prefix.rstrip("/"))
 
     async def start(self) -> Sequence[Entry]:
         """Begin to follow. Returns what is there, with every change that was heard of until then."""
@@ -86,26 +90,40 @@ class PrefixFollower:
         while True:
             try:
                 entries = await self._read()
-            except (StoreUnavailable, Compacted):
-                await tasks.sleep(RETRY_AFTER)
-            else:
+                self._failed.clear()
                 self._on_reset(entries)
                 return
+            except (StoreUnavailable, Compacted):
+                await tasks.sleep(RETRY_AFTER)
+            except BrokenInvariant:
+                raise
+            except Exception as error:  # noqa: BLE001 - logged, shown by the check, and tried again
+                self._failed.note(self._prefix, error)
+                await tasks.sleep(FAILED_RETRY_AFTER)
 
     def _take(self, change: KeyChange) -> bytes:
         if self._heard is not None:
             self._heard.append(change)
-        self._on_change(change)
+        try:
+            self._on_change(change)
+        except BrokenInvariant:
+            raise
+        except Exception as error:  # noqa: BLE001 - logged; what was made may be half changed: make it again
+            self._failed.note(change.key, error)
+            self.lost()
         return b""
 
     def lost(self) -> None:
         self._is_missing_changes = True
         if self._heard is not None or (self._reading is not None and not self._reading.done()):
             return  # A read is under way, or about to be tried again: it notices.
-        self._reading = tasks.spawn(self._reset(), name=f"read {self._prefix} again")
+        self._reading = vital.spawn(self._reset(), name=f"follower/{self._prefix.rstrip('/')}", may_end=True)
 
     def tell(self, data: bytes) -> None:
         """Nothing is ever rendered for us."""
+
+    def fail(self, change: KeyChange) -> None:
+        """Nothing is rendered for us, so nothing can fail."""
 
     def end(self, reason: bytes) -> None:
         """The feed ends listeners that are too slow. This one only takes notes."""

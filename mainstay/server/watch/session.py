@@ -5,7 +5,7 @@ feed's window. From the moment that both are at the same revision the client is 
 and nothing is computed for it alone.
 """
 
-import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from random import Random
@@ -16,8 +16,8 @@ import msgspec
 from mainstay.api.annotations import INITIAL_EVENTS_END, STORE_EPOCH
 from mainstay.api.errors import StatusError, StatusReason
 from mainstay.api.kind import Kind
-from mainstay.env import Clock, tasks
-from mainstay.env.invariants import broken
+from mainstay.env import Clock, tasks, vital
+from mainstay.env.invariants import BrokenInvariant, broken
 from mainstay.server.request import representation
 from mainstay.server.request.representation import ObjectShape, ResponseForm
 from mainstay.server.request.target import Options
@@ -28,14 +28,17 @@ from mainstay.server.storage.selection import Selection
 from mainstay.server.storage.stored import PIECE_BYTES
 from mainstay.server.watch.feed import EventTally, Window
 from mainstay.server.watch.heartbeats import LEASES
+from mainstay.store.errors import StoreError
 from mainstay.store.interface import Entry, KeyChange, RangePage
 
 BOOKMARK_EVERY: Final = timedelta(seconds=1)
 HEARTBEAT_TICKS: Final = 10  # Without a bookmark. Then one is sent even if it says nothing new: we are still here.
 AT_ONCE_CHANGES: Final = 200  # What a watch has missed is sent without waiting if it is no more than this.
+EVENT_BYTES: Final = 1024  # What it costs to look at an object, in bytes that are only copied.
 TIMEOUT_MIN_S: Final = 1800
 
 _encode = msgspec.json.Encoder().encode
+_logger = logging.getLogger(__name__)
 
 
 class Outgoing(Protocol):
@@ -43,6 +46,9 @@ class Outgoing(Protocol):
 
     def write(self, data: bytes) -> bool:
         """Send some whole lines; never waits. False: the client is gone, or too slow."""
+
+    async def turn(self) -> None:
+        """Let others have their turn before more is made."""
 
     async def drain(self) -> None:
         """Wait until the client takes more, or is gone."""
@@ -74,6 +80,8 @@ class ChangeFeed(Protocol):
 
     async def reach(self, revision: int) -> None: ...
 
+    def forget_old(self, now_ns: int) -> None: ...
+
 
 class Watching:
     """Serves watches. One for the whole server; it tells those who want to know how far the feed has got."""
@@ -87,7 +95,7 @@ class Watching:
         self._jitter = jitter
         self._epochs = epochs
         self._bookmarked: dict[_Session, None] = {}
-        self._ticking = tasks.spawn(self._send_bookmarks(), name="bookmarks")
+        self._ticking = vital.spawn(self._send_bookmarks(), name="bookmarks")
 
     def open(
         self, selection: Selection, form: ResponseForm, options: Options, epoch: str = ""
@@ -128,6 +136,7 @@ class Watching:
     async def _send_bookmarks(self) -> None:
         while True:
             await tasks.sleep(BOOKMARK_EVERY)
+            self._feed.forget_old(self._clock.monotonic_ns())
             for session in list(self._bookmarked):
                 session.bookmark()
 
@@ -169,7 +178,7 @@ class _Session:
 
     async def run(self, stream: Outgoing, start: int, wants_state: bool, limit: timedelta, epoch: str) -> None:
         self._stream = stream
-        with contextlib.suppress(TimeoutError):  # Its time is over: a clean end.
+        try:
             async with tasks.timeout(limit):
                 if wants_state:
                     start = await self._send_state(stream)
@@ -177,6 +186,13 @@ class _Session:
                     self.end(_error(restored_error(start)))
                     return
                 await self._follow(stream, start)
+        except TimeoutError:
+            pass  # Its time is over: a clean end.
+        except (BrokenInvariant, StoreError, StatusError):
+            raise
+        except Exception as error:  # An object that cannot be shown.
+            _logger.error("cannot show %s to a watch: %r", self._selection.prefix, error, exc_info=error)
+            self.end(_failure(f"cannot show {self._selection.kind.plural} to this watch"))
 
     async def _follow(self, stream: Outgoing, start: int) -> None:
         window = self._feed.window(build_prefix(self._selection.kind))
@@ -228,22 +244,25 @@ class _Session:
         await self._feed.reach(page.revision)
         covers = self._selection.covers
         await self._send(
-            stream, (self._event("ADDED", entry, entry.revision) for entry in page.entries if covers(entry))
+            stream,
+            (self._event("ADDED", entry, entry.revision) if covers(entry) else b"" for entry in page.entries),
         )
         if self._wants_end_of_state:
             self._tell_alone(_bookmark(self._selection.kind, page.revision, self._epoch(), is_end_of_state=True))
         return page.revision
 
     async def _send(self, stream: Outgoing, events: Iterable[bytes]) -> None:
-        """Send many events, as fast as the client takes them."""
+        """Send many events, as fast as the client takes them. What the selection leaves out is empty."""
         piece: list[bytes] = []
         size = 0
         for event in events:
-            piece.append(event)
-            size += len(event)
+            if event:
+                piece.append(event)
+            size += len(event) + EVENT_BYTES
             if size >= PIECE_BYTES:
                 self._tell_alone(b"".join(piece), events=len(piece))
                 piece, size = [], 0
+                await stream.turn()
                 await stream.drain()
         self._tell_alone(b"".join(piece), events=len(piece))
 
@@ -277,6 +296,11 @@ class _Session:
         if data and self._stream is not None and not self._stream.write(data):
             # Too slow, or gone. It is cut off, and finds out what it has missed when it comes back.
             self._stream.end_soon()
+
+    def fail(self, change: KeyChange) -> None:
+        name = change.key.removeprefix(build_prefix(self._selection.kind))
+        text = f"cannot show {self._selection.kind.plural} {name} at revision {change.revision} to this watch"
+        self.end(_failure(text))
 
     def lost(self) -> None:
         self.end(_expired(self._told or 0, self._feed.revision))
@@ -341,6 +365,10 @@ def _too_large(asked: int) -> bytes:
 
 def _expired(asked: int, oldest: int) -> bytes:
     return _error(StatusError(410, StatusReason.EXPIRED, f"too old resource version: {asked} ({oldest})"))
+
+
+def _failure(text: str) -> bytes:
+    return _error(StatusError(500, StatusReason.INTERNAL_ERROR, f"Internal error occurred: {text}"))
 
 
 def _error(error: StatusError) -> bytes:

@@ -174,6 +174,35 @@ async def test_a_definition_is_served_and_established(sim):
     assert world.served() == ["foos.example.com/v1"]
 
 
+async def test_definitions_are_settled_one_per_turn_of_the_loop(sim, monkeypatch):
+    world = await a_world(sim)
+    for number in range(8):
+        await put(world.store, a_crd(f"foo{number}s", f"Foo{number}"))
+    await a_moment()
+    turn, at = 0, []
+    honest = definitions.decide
+
+    def decide_and_note(view: DefinitionView) -> DefinitionPlan:
+        at.append(turn)
+        return honest(view)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await tasks.turns(1)
+
+    monkeypatch.setattr(definitions, "decide", decide_and_note)
+    counting = tasks.spawn(count_turns(), name="count turns")
+    # Other names for one: all of its group are looked at again, which may have got theirs back.
+    world.definitions._ask_for(CRDS + f"foo{number}s.example.com" for number in range(8))
+    while len(at) < 8:
+        await tasks.turns(1)
+    await tasks.stop(counting)
+
+    assert len(set(at)) == 8
+
+
 async def test_who_sees_that_it_is_established_finds_it_served(sim):
     world = await a_world(sim)
     await put(world.store, a_crd())

@@ -82,7 +82,7 @@ async def a_journaled_server(
             options = PipelineOptions(metrics, audit)
             api = await Api.start(store, env, authenticator, journal=journal, options=options)
             closing.push_async_callback(api.stop)
-            http = await HttpServer.start(api.answer, "0.0.0.0", PORT)
+            http = await HttpServer.start(api.answer, "0.0.0.0", PORT, on_head=True)
             closing.push_async_callback(http.drain, timedelta(seconds=1))
         served = Served(sim, journal, metrics)
         with sim.network.host("client").active():

@@ -486,7 +486,7 @@ async def test_in_a_whole_cluster_every_change_of_a_pod_has_who_asked_for_it(sim
     assert len(changes) > 2
     assert [each.revision for each in writes] == [each.revision for each in changes]
     assert writes[0].user == "admin"
-    assert {"scheduler-1", "system:node:node-a"} <= {each.user for each in writes}
+    assert {"system:kube-scheduler", "system:node:node-a"} <= {each.user for each in writes}
     assert {each.decision for each in changes} == {each.decision for each in writes}
 
 

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from mainstay.api.kind_names import DECISIONS, SAMPLING_POLICIES
+from mainstay.api.kind_names import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    DECISIONS,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    SAMPLING_POLICIES,
+)
 from mainstay.api.kinds import sampling as shape
 from mainstay.api.kinds.decisions import DECISION
 from mainstay.client.client import Client
@@ -35,6 +42,7 @@ from mainstay.server.decisions.reads import _field
 from mainstay.server.decisions.redaction import HIDDEN, find_rights, redacted
 from mainstay.sim.simulation import Simulation
 from tests.journal.builders import AT, a_decision
+from tests.server.access import some_authorizers
 from tests.server.decisions.journal_world import Served, a_journaled_server
 
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
@@ -350,19 +358,29 @@ def test_what_a_decision_says_of_others_is_taken_out_and_counted():
 
 
 def test_rights_are_those_by_which_objects_are_read():
-    assert find_rights(User("root", ("system:masters",))) is None
-    of_node = find_rights(User("system:node:a", ("system:nodes",)))
+    assert find_rights(User("root", ("system:masters",)), some_authorizers()) is None
+    of_node = find_rights(User("system:node:a", ("system:nodes",)), some_authorizers())
     assert of_node is not None
-    assert of_node("pods", "shop", "web")
-    assert not of_node("deployments.apps", "shop", "web")
+    assert of_node("services", "shop", "web")
+    assert not of_node("pods", "shop", "web")
 
 
-async def test_a_reader_with_fewer_rights_lists_gets_and_watches_less(sim: Simulation, monkeypatch: pytest.MonkeyPatch):
-    # Until roles are evaluated only administrators may list decisions. This is what comes then.
-    monkeypatch.setattr("mainstay.server.auth.authorization.require", lambda user, target: None)
-    monkeypatch.setattr(reads, "find_rights", lambda user: None if user.is_master else a_tenant)
+async def let_alice_see(served: Served, namespace: str) -> None:
+    """All decisions, as far as they are about what she may get: objects of one namespace."""
+    rule = {"apiGroups": [DECISIONS.group], "resources": [DECISIONS.plural], "verbs": ["get", "list", "watch"]}
+    alice = {"apiGroup": CLUSTER_ROLES.group, "kind": "User", "name": "alice"}
+    await served.admin.create(NAMESPACES, {"metadata": {"name": namespace}})
+    await served.admin.create(CLUSTER_ROLES, {"metadata": {"name": "decisions"}, "rules": [rule]})
+    for kind, role in ((CLUSTER_ROLE_BINDINGS, "decisions"), (ROLE_BINDINGS, "view")):
+        reference = {"apiGroup": kind.group, "kind": "ClusterRole", "name": role}
+        metadata = {"name": "alice", **({"namespace": namespace} if kind.namespaced else {})}
+        await served.admin.create(kind, {"metadata": metadata, "roleRef": reference, "subjects": [alice]})
+
+
+async def test_a_reader_with_fewer_rights_lists_gets_and_watches_less(sim: Simulation):
     hidden, shown = about("pods", "x", 1, "bank"), about("pods", "y", 2, "shop")
     async with a_journaled_server(sim) as served:
+        await let_alice_see(served, "shop")
         await served.tell([hidden, shown])
         alice: Client = served.clients["alice"]
         listed = await alice.list(DECISIONS)
@@ -458,3 +476,13 @@ def test_the_rules_that_are_admitted_are_those_that_can_be_followed():
     assert fields(shape.SamplingRuleSpec) == fields(sampling.SamplingRule)
     assert set(shape.SamplingRuleSpec.__annotations__["keep"].__args__) == {str(each) for each in sampling.DetailLevel}
     assert shape.RULES_MAX == sampling.RULES_MAX
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 5_000], ids=["lists", "objects"])
+async def test_a_body_that_is_nested_too_deeply_is_refused_where_refusals_are_noted(sim: Simulation, body: bytes):
+    async with a_journaled_server(sim) as served:
+        headers = {"Content-Type": "application/json"}
+        path = "/api/v1/namespaces/default/configmaps"
+        with pytest.raises(ApiError) as refused:
+            await served.admin.request("POST", path, body=body, headers=headers)
+    assert refused.value.status == 400

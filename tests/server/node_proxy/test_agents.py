@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -13,6 +14,7 @@ import pytest
 from mainstay.agent.serve.server import AgentServing
 from mainstay.api.errors import StatusError
 from mainstay.http.messages import Request, Response
+from mainstay.http.outgoing import Exchange, WrongCertificate
 from mainstay.http.server import HttpServer
 from mainstay.server.node_proxy.agents import AgentAddress, Connector, find_address
 from tests.agent.fake_runner import FakeRunner
@@ -81,6 +83,51 @@ async def test_the_agent_of_a_node_is_where_the_node_says():
     assert find_address(a_node()) == AgentAddress("node-1", "node-1", PORT, "")
     with pytest.raises(StatusError, match="has no agent address"):
         find_address({"metadata": {"name": "node-1"}})
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_an_agent_is_at_no_port_that_does_not_exist(port):
+    with pytest.raises(StatusError, match="must be between 1 and 65535"):
+        find_address(a_node(port=port))
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "0.0.0.0", "224.0.0.1"])
+async def test_the_server_connects_to_no_address_of_cloud_metadata(sim, host):
+    with pytest.raises(StatusError, match=r"has no usable agent address: .* may not be") as refused:
+        await Connector().ask(AgentAddress("node-1", host, PORT, ""), ["usage"])
+    assert refused.value.code == 503
+
+
+async def test_a_name_does_not_hide_an_address_that_is_refused(sim, monkeypatch):
+    async def resolve(host: str, port: int) -> list[str]:
+        return {"metadata.internal": ["169.254.169.254"]}[host]
+
+    monkeypatch.setattr("mainstay.env.network.resolve", resolve)
+    with pytest.raises(StatusError, match=r"169\.254\.169\.254 may not be in the link-local range"):
+        await Connector().ask(AgentAddress("node-1", "metadata.internal", PORT, ""), ["usage"])
+
+
+@pytest.mark.parametrize("host", ["x..y", f"{'a' * 64}.example"])
+def test_an_agent_at_a_name_that_cannot_be_one_is_unavailable(host):
+    async def program() -> None:
+        with pytest.raises(StatusError, match="not a host name") as refused:
+            await Connector(is_plain_allowed=True).ask(AgentAddress("node-1", host, PORT, ""), ["usage"])
+        assert refused.value.code == 503
+
+    asyncio.run(program())  # The names of a simulation are not encoded.
+
+
+async def test_a_client_does_not_learn_who_was_found_at_an_address(sim, monkeypatch):
+    for failure in (WrongCertificate("sha256:of-the-other"), ssl.SSLError(1, "[SSL] banner of the other")):
+
+        async def connect(*args: Any, failure: Exception = failure, **options: Any) -> Exchange:
+            raise failure
+
+        monkeypatch.setattr("mainstay.server.node_proxy.agents.connect", connect)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        with pytest.raises(StatusError) as refused:
+            await Connector(tls).ask(AgentAddress("node-1", "10.0.0.7", PORT, "sha256:00"), ["usage"])
+        assert "other" not in refused.value.message.replace("another", "")
 
 
 async def test_a_log_is_passed_on(sim):

@@ -58,6 +58,7 @@ async def _run(sim: Simulation, backend: str) -> int:
 
 async def prepare(server: Client, choices: Choices) -> None:
     """Make the nodes and pods that are raced for."""
+    await server.label_namespace(enforce="privileged")  # Some pods take a port of their node.
     for number in range(NODES_COUNT):
         await server.create(NODES, a_node(f"n{number}", cpu="3", pods="5"))
     for number in range(PODS_COUNT):

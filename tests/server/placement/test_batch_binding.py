@@ -130,7 +130,8 @@ async def test_an_unknown_outcome_is_reported_as_unknown(sim):
         answer = await bind_all(client, an_item("p0"))
         store.loses = False
 
-        assert answer.body["items"][0] == {"status": "Unknown", "code": 504, "reason": "Timeout", "message": "lost"}
+        text = "the outcome is unknown: the write may or may not have happened, read before you repeat it"
+        assert answer.body["items"][0] == {"status": "Unknown", "code": 504, "reason": "Timeout", "message": text}
         assert outcomes(await bind_all(client, an_item("p0"), an_item("p1"))) == ["AlreadyBound", "Bound"]
         assert require_ledgers(await history_of(inner)) == 2
 

@@ -160,6 +160,7 @@ async def test_a_cordoned_node_takes_only_those_who_bear_it(sim):
 
 async def test_a_port_of_the_machine_is_given_to_one_pod(sim):
     async with a_server(sim) as client:
+        await client.label_namespace(enforce="privileged")
         await client.create(NODES, a_node())
         for name in ("a", "b"):
             await client.create(PODS, a_sized_pod(name, port=80))

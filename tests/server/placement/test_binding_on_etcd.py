@@ -43,7 +43,7 @@ async def two_servers(tmp_path) -> AsyncIterator[tuple[list[Client], Store]]:
             authenticator = Authenticator(TOKENS)
             api = await Api.start(store, env, authenticator)
             stack.push_async_callback(api.stop)
-            http = await HttpServer.start(api.answer, "127.0.0.1", 0)
+            http = await HttpServer.start(api.answer, "127.0.0.1", 0, on_head=True)
             stack.push_async_callback(http.drain, timedelta(seconds=1))
             client = Client(session, "")
             client.base = f"http://127.0.0.1:{http.addresses[0][1]}"

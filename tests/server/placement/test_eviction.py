@@ -6,7 +6,7 @@ import pytest
 
 from tests.server.placement import eviction_cases
 from tests.server.placement.eviction_cases import BUDGETS, LOSSES, Broken, a_budget, a_running_pod, evict
-from tests.server.world import PODS, a_server
+from tests.server.world import PODS, a_pod, a_server
 from tests.twins.quotas import EVICTION_TWINS, Twin
 
 SEEDS = range(15)
@@ -185,3 +185,14 @@ def test_a_planted_bug_is_found(twin: Twin, monkeypatch: pytest.MonkeyPatch):
         except Broken:
             return
     pytest.fail("the planted bug was not found")
+
+
+async def test_an_eviction_that_names_another_pod_than_its_path_evicts_none(sim):
+    async with a_server(sim) as client:
+        for name in ("a", "b"):
+            await client.create(PODS, a_pod(name))
+
+        answer = await client.ask("POST", f"{PODS}/a/eviction", {"metadata": {"name": "b"}})
+
+        assert (answer.status, answer.body["message"]) == (400, "name in URL does not match name in Eviction object")
+        assert len((await client.get(PODS))["items"]) == 2

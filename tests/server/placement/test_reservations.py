@@ -79,6 +79,19 @@ async def test_a_reservation_holds_room_from_the_revision_that_makes_it(sim):
         assert await held(store) == {"cpu": 1000, "pods": 1}
 
 
+async def test_the_number_of_reservations_can_be_limited(sim):
+    async with a_server(sim) as client:
+        await a_node(client, "n1", cpu="8", memory="8Gi", pods="10")
+        quota = {"metadata": {"name": "team"}, "spec": {"hard": {"count/reservations.mainstay.dev": "1"}}}
+        await client.create("/api/v1/namespaces/default/resourcequotas", quota)
+
+        first = await client.ask("POST", RESERVATIONS, a_reservation("replica-1"))
+        second = await client.ask("POST", RESERVATIONS, a_reservation("replica-2"))
+
+        assert (first.status, second.status) == (201, 403)
+        assert "exceeded quota: team" in second.body["message"]
+
+
 async def test_who_tries_again_finds_the_first(sim):
     store = await open_memory()
     async with a_server(sim, store=store) as client:

@@ -94,6 +94,15 @@ async def test_a_refusal_is_written_with_its_reason(sim: Simulation):
     }
 
 
+async def test_what_is_allowed_is_written_with_the_binding_that_allows_it(sim: Simulation):
+    call = a_call(a_request(), ANN, None, "some-id")
+    call.access_reason = 'RBAC: allowed by ClusterRoleBinding "view" of ClusterRole "view" to User "ann"'
+
+    line = await written(sim, call, 200, NOON, LATER)
+
+    assert line["annotations"]["authorization.k8s.io/reason"] == call.access_reason
+
+
 async def test_what_is_not_allowed_is_marked(sim: Simulation):
     line = await written(sim, a_call(a_request(), ANN, None, "some-id"), 403, NOON, LATER)
 

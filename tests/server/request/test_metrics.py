@@ -9,10 +9,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mainstay.api.errors import StatusError, StatusReason, not_found
 from mainstay.api.kinds import BUILTIN
-from mainstay.env import tasks
+from mainstay.env import SystemClock, tasks
+from mainstay.env.health import Health
 from mainstay.http.messages import Answer, Headers, Peer, Request, Response, StreamResponse
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import User
+from mainstay.server.flow.control import FlowControl, FlowLimits
 from mainstay.server.request.audit import Audit
 from mainstay.server.request.chain import RequestChain
 from mainstay.server.request.context import ApiCall
@@ -24,6 +26,7 @@ from mainstay.server.request.served_kinds import Registry
 from mainstay.server.request.target import RequestTarget, Verb
 from mainstay.server.watch.feed import EventTally
 from mainstay.sim.simulation import Simulation
+from tests.server.access import some_authorizers
 
 PODS = next(kind for kind in BUILTIN if (kind.group, kind.kind) == ("", "Pod"))
 GET_POD = RequestTarget(Verb.GET, PODS, "shop", "web", "")
@@ -127,7 +130,12 @@ def a_request(path: str = "/api/v1/namespaces/shop/pods/web", token: str = "root
 
 
 def an_observer(sim: Simulation, metrics: Metrics, handle: Handle, audit: Audit | None = None) -> Observer:
-    return Observer(handle, sim.env("server"), AUTHENTICATOR, metrics, audit)
+    return Observer(handle, sim.env("server"), AUTHENTICATOR, metrics, some_flow(metrics), audit)
+
+
+def some_flow(metrics: Metrics) -> FlowControl:
+    """Without a configuration: it limits nothing."""
+    return FlowControl(SystemClock(), FlowLimits(600), lambda target: 0, metrics)
 
 
 async def answer_of(observer: Observer, request: Request) -> Answer:
@@ -213,8 +221,24 @@ async def test_a_stream_is_open_until_it_ends(sim: Simulation, metrics: Metrics)
 
 
 def pages(metrics: Metrics) -> Handle:
-    nothing = PageRoute(lambda request: Response(404))
-    return RequestChain(build_router(Registry(()), nothing, nothing, metrics), AUTHENTICATOR).run
+    authorizers = some_authorizers()
+    nothing = PageRoute(lambda request: Response(404), authorizers)
+    health, worker = Health(SystemClock()), tasks.Worker("pages")
+    router = build_router(Registry(()), nothing, nothing, metrics, authorizers, health, worker)
+    return RequestChain(router, AUTHENTICATOR, authorizers, some_flow(metrics)).run
+
+
+def test_metrics_are_rendered_as_they_were_when_they_were_asked_for(metrics: Metrics):
+    metrics.begun("GET")
+    metrics.answered("GET", "/version", None, 200, 0.1)
+    shown, render = metrics.render(), metrics.prepare()
+
+    for code in (200, 404):
+        metrics.begun("GET")
+        metrics.answered("GET", "/version", None, code, 0.1)
+
+    assert render() == shown
+    assert metrics.render() != shown
 
 
 async def test_those_who_may_see_the_metrics(sim: Simulation, metrics: Metrics):

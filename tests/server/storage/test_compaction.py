@@ -9,6 +9,7 @@ from mainstay.env import tasks
 from mainstay.journal.history import HistoryRecorder
 from mainstay.journal.reader import Reader
 from mainstay.server.decisions.history_source import StoreHistory
+from mainstay.server.storage import compaction
 from mainstay.server.storage.compaction import compact_regularly
 from mainstay.store import open_memory
 from mainstay.store.errors import Compacted
@@ -50,3 +51,32 @@ async def test_the_journal_has_what_the_store_has_forgotten_with_the_decision_it
         state = reader.state({"configmaps": revision})
         assert b'"a":"1"' in state.kinds["configmaps"][ObjectKey("default", "one")].value
     await recorder.close()
+
+
+async def test_a_history_that_takes_much_memory_is_forgotten_early(sim, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(compaction, "HISTORY_BYTES_MAX", 1_000_000)
+    store = await open_memory()
+    released: list[int] = []
+
+    async def release() -> None:
+        released.append(store.history_bytes)
+
+    compacting = tasks.spawn(compact_regularly(store, sim.get_clock("server"), release), name="compact")
+    await tasks.sleep(timedelta(seconds=2))
+    revisions = []
+    for number in range(60):
+        await store.commit([], [Put("a", b"%05d" % number * 20_000)])
+        revisions.append(await store.revision())
+        await tasks.sleep(timedelta(milliseconds=100))
+    assert store.history_bytes <= 2_000_000
+    assert released
+    assert store.history_bytes == sum(
+        len(change.previous.value)
+        for transaction in store._index.transactions_after(store._index.compacted, 1000)
+        for change in transaction.changes
+        if change.previous is not None
+    )
+    with pytest.raises(Compacted):
+        await store.range("", at=revisions[0])
+    assert (await store.range("", at=revisions[-2])).entries[0].value == b"00058" * 20_000
+    await tasks.stop(compacting)

@@ -124,7 +124,7 @@ async def test_a_pods_status_is_the_same_whichever_way_it_is_patched(sim):
         ways = {"json": [*whole, label], "merge": part, "strategic-merge": part}
         found = []
         for way, patch in ways.items():
-            made = await client.create(PODS, a_pod(way, nodeSelector={"x": "y"}))
+            made = await client.create(PODS, a_pod(way, nodeSelector={"x": "y"}, automountServiceAccountToken=False))
             await client.patch(f"{PODS}/{way}/status", patch, way)
             changed = await client.patch(f"{PODS}/{way}/status", patch, way)
             assert changed == await client.get(f"{PODS}/{way}")

@@ -103,6 +103,8 @@ class Ear:
 
     def lost(self) -> None: ...
 
+    def fail(self, change: KeyChange) -> None: ...
+
 
 def test_a_change_is_told_where_it_was_where_it_is_and_to_those_who_want_everything():
     window = Window(0)

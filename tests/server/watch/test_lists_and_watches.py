@@ -357,3 +357,15 @@ async def _keep_changing(client: Client) -> None:
     for number in range(1000):
         await client.ask("PUT", f"{CONFIGMAPS}/c-000", a_configmap("c-000", text=f"{number:05}" * 10_000))
         await tasks.sleep(timedelta(milliseconds=10))
+
+
+async def test_the_old_path_of_a_watch_is_for_reading_only(sim):
+    async with a_server(sim) as client:
+        await make(client, 1)
+
+        old = CONFIGMAPS.replace("/namespaces", "/watch/namespaces")
+        refused = [(await client.ask(method, old)).status for method in ("DELETE", "POST", "PUT", "OPTIONS")]
+
+        async with client.watch(old) as events:
+            assert (await events.next())["object"]["metadata"]["name"] == "c0"
+        assert refused == [405, 405, 405, 405]

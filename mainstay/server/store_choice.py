@@ -1,0 +1,62 @@
+"""Which store a server uses, and opening it."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mainstay.env import Env
+from mainstay.env.disk_checks import add_disk_checks
+from mainstay.env.health import Health
+from mainstay.server.health_checks import add_store_check
+from mainstay.store import open_memory, open_sqlite
+from mainstay.store.etcd.store import open_etcd
+from mainstay.store.interface import Store
+from mainstay.store.local import LocalStore
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteChoice:
+    """The store is in the data directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryChoice:
+    """The store is forgotten with the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdChoice:
+    """The store is an etcd cluster, whose members' client addresses are these, each `host:port`."""
+
+    endpoints: tuple[str, ...]
+
+
+StoreChoice = SqliteChoice | MemoryChoice | EtcdChoice
+SQLITE: Final = SqliteChoice()
+
+
+async def open_store(choice: StoreChoice, data_dir: Path, env: Env, health: Health) -> Store:
+    """Open it, and let health cover it and the disk. Raises `StoreError`."""
+    store = await _open(choice, data_dir, env)
+    add_store_check(health, store)
+    add_disk_checks(health, data_dir)
+    return store
+
+
+async def _open(choice: StoreChoice, data_dir: Path, env: Env) -> Store:
+    match choice:
+        case SqliteChoice():
+            return await open_sqlite(data_dir / "store")
+        case MemoryChoice():
+            return await open_memory()
+        case EtcdChoice(endpoints):
+            return await open_etcd(endpoints, chance=env.chance.child("store"))
+
+
+async def wait_until_broken(store: Store) -> str:
+    """Wait until the store takes no more writes: its disk has failed. A store elsewhere has its own. Returns why."""
+    if isinstance(store, LocalStore):
+        return await store.broken()
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable")
