@@ -164,7 +164,7 @@ def _declared() -> Mapping[str, Declared]:
 _OTHERS: Final[Mapping[str, Declared]] = {
     "scheduler": declare((PODS, NODES, RESERVATIONS, ZONE_QUOTAS, HOLDS), (PLACEMENT_POLICIES,), (PODS,)),
     "node-health": declare((NODES, LEASES), (PODS,), (NODES, PODS, LEASES)),
-    "repair": declare((), (RESERVATIONS, PODS, NODES, *CONTROLLED, NAMESPACES), (RESERVATIONS, PODS)),
+    "repair": declare((), (RESERVATIONS, PODS, NODES, *CONTROLLED, NAMESPACES), (RESERVATIONS, PODS, LEASES)),
     "namespace": Declared({NAMESPACES.text: True, EVERYTHING: False}, (NAMESPACES.text, EVERYTHING)),
     "owner-cleanup": Declared({EVERYTHING: True}, (EVERYTHING,)),
     "pod-garbage": declare((PODS,), (NODES,), (PODS,)),

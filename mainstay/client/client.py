@@ -11,13 +11,15 @@ with it.
 No cache: each call asks. Reading often, or many things, is what informers are for.
 """
 
-from collections.abc import Mapping
+import copy
+import re
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from mainstay.api.headers import EPOCH
+from mainstay.api.headers import EPOCH, WARNING
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_name import KindName
 from mainstay.client.call import (
@@ -37,7 +39,7 @@ from mainstay.client.call import (
 )
 from mainstay.client.config import Config
 from mainstay.client.connection import ServerResponse
-from mainstay.client.dispatch import RequestCounts, Sender, ServerState
+from mainstay.client.dispatch import CallSender, ImpersonatingSender, RequestCounts, Sender, ServerState
 from mainstay.client.errors import Unavailable
 from mainstay.client.limits import ClientLimits
 from mainstay.client.stream import ResponseStream
@@ -46,6 +48,7 @@ from mainstay.env import Env
 
 T = TypeVar("T")
 
+_ESCAPED: Final = re.compile(r"\\(.)")
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -99,8 +102,10 @@ class Client:
     ) -> None:
         """Reads certificates, which blocks for a moment. Raises `BadConfig`. Nothing is asked before the first call."""
         self._limits = limits or ClientLimits()
-        self._sender = Sender(config, env, user_agent, self._limits)
+        self._sender: CallSender = Sender(config, env, user_agent, self._limits)
         self.config = config
+        self.on_warning: Callable[[str], None] | None = None
+        """Told what the server warns about when something is written, for people who should see it."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -113,6 +118,13 @@ class Client:
     async def close(self) -> None:
         """End all connections, and wait until they are gone. What is still under way gets `Unavailable`."""
         await self._sender.close()
+
+    def act_as(self, user: str) -> "Client":
+        """A client with the connections of this one, whose requests are those of another user. The server refuses them
+        unless its own user may impersonate that one. It need not be closed."""
+        other = copy.copy(self)
+        other._sender = ImpersonatingSender(self._sender, user)
+        return other
 
     @property
     def counts(self) -> RequestCounts:
@@ -348,7 +360,17 @@ class Client:
         return await self._sender.send(Call(method, with_query(path, pairs), lines, sent, repeat))
 
     async def _write(self, call: Call) -> Object:
-        return _decoded(_object_decoder, call, await self._sender.send(call))
+        response = await self._sender.send(call)
+        if self.on_warning is not None:
+            for line in response.headers.get(WARNING, "").splitlines():
+                self.on_warning(parse_warning(line))
+        return _decoded(_object_decoder, call, response)
+
+
+def parse_warning(header: str) -> str:
+    """The text of a header such as `299 - "spec.x is deprecated"`."""
+    _, _, quoted = header.partition('"')
+    return _ESCAPED.sub(r"\1", quoted.removesuffix('"'))
 
 
 def _decoded(decoder: "msgspec.json.Decoder[T]", call: Call, response: ServerResponse) -> T:

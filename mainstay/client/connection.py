@@ -19,6 +19,7 @@ from typing import Protocol, cast
 import msgspec
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from mainstay.api.headers import WARNING
 from mainstay.client.limits import ClientLimits
 from mainstay.env import Clock
 
@@ -29,7 +30,8 @@ _UNASKED = "the server sent data without a request"
 
 
 class ServerResponse(msgspec.Struct, frozen=True):
-    """An answer. Names of headers are in lower case; of those that came several times, the last one counts."""
+    """An answer. Names of headers are in lower case; of those that came several times, the last one counts. But
+    warnings are all there, one in each line."""
 
     status: int
     headers: dict[str, str]
@@ -221,7 +223,9 @@ class ClientConnection(asyncio.Protocol):
             raise self._stop(_UNASKED)  # Behind the answer, in one piece with it.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        known = name.decode("latin-1").lower()
+        text = value.decode("latin-1")
+        self._headers[known] = f"{self._headers[known]}\n{text}" if known == WARNING in self._headers else text
 
     def on_headers_complete(self) -> None:
         self._is_in_body = True

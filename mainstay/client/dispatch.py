@@ -254,6 +254,48 @@ class ConnectedSink(Sink, Protocol):
     connection: ClientConnection
 
 
+class CallSender(Protocol):
+    """What sends requests: a `Sender`, or one that sends them as another user."""
+
+    @property
+    def counts(self) -> RequestCounts: ...
+
+    async def send(self, call: Call) -> ServerResponse: ...
+
+    async def follow(self, call: Call, sink: ConnectedSink) -> ServerResponse: ...
+
+    def states(self) -> list[ServerState]: ...
+
+    async def close(self) -> None: ...
+
+
+class ImpersonatingSender:
+    """Implements `CallSender`: by the connections of another sender, as a user that its own one may impersonate."""
+
+    def __init__(self, sender: CallSender, user: str) -> None:
+        self._sender = sender
+        self._line = header_line("Impersonate-User", user)
+
+    @property
+    def counts(self) -> RequestCounts:
+        return self._sender.counts
+
+    async def send(self, call: Call) -> ServerResponse:
+        return await self._sender.send(self._sign(call))
+
+    async def follow(self, call: Call, sink: ConnectedSink) -> ServerResponse:
+        return await self._sender.follow(self._sign(call), sink)
+
+    def states(self) -> list[ServerState]:
+        return self._sender.states()
+
+    async def close(self) -> None:
+        """The connections are the other sender's."""
+
+    def _sign(self, call: Call) -> Call:
+        return Call(call.method, call.target, call.lines + self._line, call.body, call.repeat)
+
+
 def parse_retry_after(headers: Mapping[str, str]) -> timedelta | None:
     """What a server asks for, in seconds. A date is taken as one second: no clock of ours is that of the server."""
     value = headers.get("retry-after", "").strip()

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from mainstay.client.call import Call
-from mainstay.client.dispatch import Sender
+from mainstay.client.dispatch import CallSender
 from mainstay.client.limits import ClientLimits
 from mainstay.client.receive_buffer import Unread
 
@@ -21,7 +21,7 @@ from mainstay.client.receive_buffer import Unread
 class ResponseStream:
     """Made by `Client.stream`. Nothing is asked before it is entered."""
 
-    def __init__(self, sender: Sender, call: Call, limits: ClientLimits) -> None:
+    def __init__(self, sender: CallSender, call: Call, limits: ClientLimits) -> None:
         self._sender = sender
         self._call = call
         self._pieces = _Pieces(limits)

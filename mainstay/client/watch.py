@@ -19,7 +19,7 @@ import msgspec
 
 from mainstay.client.call import Call
 from mainstay.client.connection import ConnectionBroken
-from mainstay.client.dispatch import Sender
+from mainstay.client.dispatch import CallSender
 from mainstay.client.errors import ApiError, Unavailable, error_of_event
 from mainstay.client.limits import ClientLimits
 from mainstay.client.receive_buffer import Unread
@@ -52,7 +52,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 class Watch:
     """Made by `Client.watch`. Nothing is asked before it is entered."""
 
-    def __init__(self, sender: Sender, call: Call, limits: ClientLimits) -> None:
+    def __init__(self, sender: CallSender, call: Call, limits: ClientLimits) -> None:
         self._sender = sender
         self._call = call
         self._limits = limits

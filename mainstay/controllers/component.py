@@ -1,13 +1,15 @@
 """All controllers in one process, over shared caches, under one lease: of several processes one acts at a time.
 
-Each can be left out by its name.
+Each can be left out by its name. Each acts as a user of its own, with the rights that it needs (server/rbac/): the
+process impersonates it, by the same connections. Controllers of others act as the user of the process.
 """
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, Final
 
 from mainstay.api.kind_names import PODS
+from mainstay.api.system_users import build_controller_user
 from mainstay.client.client import Client
 from mainstay.client.informer import Informer
 from mainstay.client.pump import Collection
@@ -18,6 +20,8 @@ from mainstay.loop.component import CONTROLLERS_LEASE, Component, ComponentSetti
 from mainstay.loop.controller import Controller
 from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.record import Recorder
+
+_OURS: Final = frozenset([*(each.name for each in CONTROLLERS), *(each.name for each in LOOPS)])
 
 
 class UnknownController(Exception):
@@ -68,6 +72,11 @@ class Controllers(Component):
             recorder=recorder,
         )
         self.stages = StageDurations(env.clock)
+
+    def client_for(self, controller: str) -> Client:
+        if not self.settings.impersonates or controller not in _OURS:
+            return self.client
+        return self.client.act_as(build_controller_user(controller))
 
     def _beside(self) -> Sequence[Coroutine[Any, Any, None]]:
         # Only if they are in a cache anyway.

@@ -21,6 +21,7 @@ import msgspec
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.system_users import find_node
 from mainstay.explain.answer_part import AnswerPart
 from mainstay.explain.declared import EVERYTHING, Declarations, Declared, find_declared
 from mainstay.explain.fields import Path, differences, leaves, path_text, shown
@@ -28,7 +29,7 @@ from mainstay.explain.moment import Moment
 from mainstay.explain.story.lines import StoryObject
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.explain.why.answer import API_VERSION
-from mainstay.explain.writers import NODE_USER, SERVER, UNKNOWN_WHO, component_in, find_manager, named, with_revision
+from mainstay.explain.writers import SERVER, UNKNOWN_WHO, component_in, find_manager, named, with_revision
 from mainstay.journal.keys import parse_object_key
 from mainstay.journal.record import ChangeRecord, DecisionRecord, WriteRecord, moment
 
@@ -347,7 +348,7 @@ class _Joining:
 def _writer(change: ChangeRecord, request: WriteRecord | None, before: Object | None, after: Object | None) -> str:
     """One word for who wrote, or none. The agents of all nodes are one writer here."""
     user = request.user if request is not None else ""
-    if user.startswith(NODE_USER):
+    if find_node(user):
         return "agents"
     if component := component_in(change.decision):
         return component

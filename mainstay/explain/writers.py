@@ -14,6 +14,7 @@ import msgspec
 from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.system_users import find_node
 from mainstay.explain.fields import FieldChange, differences
 from mainstay.explain.rebuild import RebuiltObjects
 from mainstay.journal.coverage import Gap
@@ -21,7 +22,6 @@ from mainstay.journal.interface import Journal
 from mainstay.journal.keys import parse_kind, parse_object_key
 from mainstay.journal.record import ChangeRecord, DecisionRecord, WriteRecord, moment
 
-NODE_USER: Final = "system:node:"
 DECISIONS_MAX: Final = 500  # Looked up one by one, for one question.
 JUST_NOW: Final = timedelta(seconds=2)
 
@@ -217,7 +217,7 @@ def who_wrote(
     manager = (request.manager if request is not None else "") or find_manager(before, after)
     user = request.user if request is not None else ""
     return Who(
-        name=(named(user, "") if user.startswith(NODE_USER) else component) or named(user, manager) or UNKNOWN_WHO.name,
+        name=(named(user, "") if find_node(user) else component) or named(user, manager) or UNKNOWN_WHO.name,
         component=component,
         decision=change.decision,
         reason=find_reason(decision),
@@ -233,9 +233,8 @@ def who_wrote(
 
 def named(user: str, manager: str) -> str:
     """One word for who asks. A node's agent is named by its node."""
-    if user.startswith(NODE_USER):
-        return f"agent of {user.removeprefix(NODE_USER)}"
-    return user or manager
+    node = find_node(user)
+    return f"agent of {node}" if node else user or manager
 
 
 def component_in(decision: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from mainstay.client.client import Client
 from mainstay.client.informer import Informers
 from mainstay.env import Env, tasks
-from mainstay.loop.component_state import ComponentState, PublishSettings, publish
+from mainstay.loop.component_state import ComponentState, PublishSettings, start_publishing
 from mainstay.loop.controller import Controller
 from mainstay.loop.controller_loop import ControllerLoop, LoopSettings
 from mainstay.loop.events import EventRecorder
@@ -36,6 +36,8 @@ class ComponentSettings:
     flags: tuple[str, ...] = ()
     has_events: bool = False
     """Whether people are told of what is done, as Events. Programs do so (`main.run`); tests count writes."""
+    impersonates: bool = True
+    """Whether each controller of the cluster itself acts as a user of its own (controllers/component.py)."""
 
 
 class Component:
@@ -77,12 +79,9 @@ class Component:
     async def run(self) -> None:
         """Raises what a controller's loop raises: a cache that cannot be fed any more, a bug."""
         # Asked for now, so that they fill while this process is only a candidate.
-        self.loops = self._controller_loops(self._context(None))
-        publishing = tasks.spawn(
-            publish(self.instance, self.state, self.client, self._env, self.settings.publish),
-            name=f"{self.name} publishes its state",
-        )
-        telling = None if self.events is None else tasks.spawn(self.events.run(), name=f"{self.name} tells")
+        self.loops = self._controller_loops(None)
+        publishing = start_publishing(self.instance, self.state, self.client, self._env, self.settings.publish)
+        telling = None if self.events is None else self.events.start()
         try:
             if not self._is_elected:
                 await self._lead(None)
@@ -104,9 +103,8 @@ class Component:
 
     async def _lead(self, term: Term | None) -> None:
         self.term = term
-        context = self._context(term)
         specs = [each for each in self._controllers if isinstance(each, LoopSpec)]
-        self.loops = [*self._controller_loops(context), *[each.make(context) for each in specs]]
+        self.loops = [*self._controller_loops(term), *[each.make(self._context(each.name, term)) for each in specs]]
         try:
             works = [*(loop.run() for loop in self.loops), *self._beside()]
             await tasks.together(works, name=f"{self.name} controller")
@@ -117,12 +115,14 @@ class Component:
         """What else runs while this process leads."""
         return ()
 
-    def _context(self, term: Term | None) -> LoopContext:
-        build = self.settings.build
-        return LoopContext(
-            self.client, self.informers, self._env, term, self._recorder, build, self.events, self.holding
-        )
+    def client_for(self, controller: str) -> Client:
+        """By which a controller writes. What is in its caches comes by the client of the component."""
+        return self.client
 
-    def _controller_loops(self, context: LoopContext) -> list[Loop]:
+    def _context(self, controller: str, term: Term | None) -> LoopContext:
+        client, build = self.client_for(controller), self.settings.build
+        return LoopContext(client, self.informers, self._env, term, self._recorder, build, self.events, self.holding)
+
+    def _controller_loops(self, term: Term | None) -> list[Loop]:
         controllers = [each for each in self._controllers if isinstance(each, Controller)]
-        return [ControllerLoop(each, context, self.settings.loop) for each in controllers]
+        return [ControllerLoop(each, self._context(each.name, term), self.settings.loop) for each in controllers]

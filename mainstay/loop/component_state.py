@@ -5,6 +5,7 @@ tell a component that is behind from one that has decided otherwise. It is writt
 few seconds, and now and then even if it has not: an old one is itself a sign.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from mainstay.api.kind_names import COMPONENT_STATES
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, NotFound
-from mainstay.env import Env, tasks
+from mainstay.env import Env, tasks, vital
 
 _logger = logging.getLogger(__name__)
 
@@ -58,6 +59,13 @@ class PublishSettings:
     """At most so often."""
     at_least_every: timedelta = timedelta(minutes=1)
     """Also if nothing has changed."""
+
+
+def start_publishing(
+    name: str, state: Callable[[], ComponentState], client: Client, env: Env, settings: PublishSettings | None = None
+) -> asyncio.Task[None]:
+    """Keep the object of a component up to date, as a vital task."""
+    return vital.spawn(publish(name, state, client, env, settings), name="component-state")
 
 
 async def publish(

@@ -366,7 +366,10 @@ class ControllerLoop:
             try:
                 async with tasks.timeout(self.settings.caught_up_within):
                     for kind in self._own_writes.doubts(key):
-                        page = await self._client.list(kind, limit=1)
+                        part = self._informers[kind].collection
+                        page = await self._client.list(
+                            kind, part.namespace, labels=part.labels, fields=part.fields, limit=1
+                        )
                         self._own_writes.settle(key, kind, int(page.revision))
                     await self._own_writes.seen(key)
                 return

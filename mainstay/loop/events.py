@@ -27,7 +27,7 @@ from mainstay.api.kind_names import EVENTS
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, NotFound
-from mainstay.env import Clock, tasks
+from mainstay.env import Clock, tasks, vital
 from mainstay.journal.trace_id import derive_trace_id
 
 COMBINED: Final = "(combined from similar events): "
@@ -201,7 +201,8 @@ class EventWriter:
             )
         except AlreadyExists:  # From an earlier incarnation, or from another process that does the same.
             if not once:
-                there = await self._client.get(EVENTS, name, namespace)
+                # Writers of Events, such as agents, may not read them. A patch that changes nothing shows it as well.
+                there = await self._client.patch(EVENTS, name, namespace, {}, write=write)
                 said = replace(said, count=said.count + int(there.get("count") or 0))
                 await self._client.patch(EVENTS, name, namespace, _again(said, now), write=write)
         self._remember(name, said.count, first)
@@ -259,6 +260,10 @@ class EventRecorder:
             return
         self._waiting[name] = said
         self._told.set()
+
+    def start(self) -> asyncio.Task[None]:
+        """Write Events, as a vital task."""
+        return vital.spawn(self.run(), name="events")
 
     async def run(self) -> None:
         while True:

@@ -10,6 +10,7 @@ from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config, from_kubeconfig_file, in_cluster
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks
 from mainstay.env.build import build
+from mainstay.env.health import Health
 from mainstay.journal.decisions import DecisionRecorder
 from mainstay.loop.component import Component, ComponentSettings
 from mainstay.loop.controller import Controller
@@ -36,7 +37,8 @@ def run(
     config = load_config(kubeconfig)
     directory = Path(data_dir) if data_dir else machine.state_dir(os.environ) / name
     env = Env(SystemClock(), Chance.fresh(), SystemDisk(directory))
-    tasks.run(_run(name, controllers, config, env, elected, settings))
+    with Health(env.clock).active() as health:
+        tasks.run(_run(name, controllers, config, env, elected, settings, health))
 
 
 async def _run(
@@ -46,6 +48,7 @@ async def _run(
     env: Env,
     elected: bool,
     settings: ComponentSettings | None,
+    health: Health,
 ) -> None:
     stopping = signals.StopSignals()
     instance = f"{name}.{machine.hostname().lower()}" if elected else name
@@ -67,13 +70,17 @@ async def _run(
         )
         running = tasks.spawn(component.run(), name=name)
         asked = tasks.spawn(stopping.first(), name="wait for a signal")
+        failing = tasks.spawn(health.failed(), name="wait for a failure")
         try:
-            await asyncio.wait([running, asked], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([running, asked, failing], return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 running.result()
+            elif failing.done():
+                raise RuntimeError(failing.result())
         finally:
             await tasks.stop(running)
             await tasks.stop(asked)
+            await tasks.stop(failing)
             stopping.close()
 
 

@@ -24,7 +24,7 @@ from typing import Final, Self
 
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound, Throttled
-from mainstay.env import Env, tasks
+from mainstay.env import Env, tasks, vital
 from mainstay.env.disk import DiskFull
 from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.errors import JournalInUse
@@ -138,7 +138,7 @@ class Shipper:
 
     def _send_soon(self) -> None:
         if self._sending is None and self._waiting:
-            self._sending = tasks.spawn(self._send(), name="ship decisions")
+            self._sending = vital.spawn(self._send(), name="decision-shipper", may_end=True)
 
     async def _send(self) -> None:
         """Send what is waiting, a few times a second, until nothing is."""

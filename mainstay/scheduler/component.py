@@ -29,7 +29,7 @@ from mainstay.env import Env, tasks
 from mainstay.journal import record
 from mainstay.journal.record import ViewPart
 from mainstay.loop.component import LEASE_NAMESPACE, SCHEDULER_LEASE
-from mainstay.loop.component_state import ComponentState, PublishSettings, publish
+from mainstay.loop.component_state import ComponentState, PublishSettings, start_publishing
 from mainstay.loop.events import EventRecorder
 from mainstay.loop.holds import Holding
 from mainstay.loop.kernel import Kernel, Loop, LoopContext
@@ -111,11 +111,8 @@ class Scheduler:
 
     async def run(self) -> None:
         """Raises what the work raises: a cache that cannot be fed any more, a bug."""
-        publishing = tasks.spawn(
-            publish(self.instance, self.state, self.client, self._env, self.settings.publish),
-            name=f"{self.instance} publishes its state",
-        )
-        telling = tasks.spawn(self._events.run(), name=f"{self.instance} tells")
+        publishing = start_publishing(self.instance, self.state, self.client, self._env, self.settings.publish)
+        telling = self._events.start()
         try:
             await self._follow()
             if not self.settings.lease_name:

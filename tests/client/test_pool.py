@@ -3,13 +3,16 @@
 import pytest
 
 from mainstay.client.client import Client
+from mainstay.client.dispatch import Sender
 from mainstay.client.pool import ConnectionPool
 from mainstay.env.invariants import BrokenInvariant
 from tests.client.world import a_world
 
 
 def the_pool(client: Client) -> ConnectionPool:
-    return client._sender._servers[0].pool
+    sender = client._sender
+    assert isinstance(sender, Sender)
+    return sender._servers[0].pool
 
 
 async def test_a_connection_that_is_given_back_twice_is_noticed(sim):

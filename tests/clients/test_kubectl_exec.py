@@ -47,6 +47,21 @@ def test_a_command_says_something(kubectl, node):
     assert kubectl("exec", "web", "--", "echo", "hello") == "hello\n"
 
 
+def test_a_command_takes_the_right_to_create_and_no_other(kubectl, node):
+    """kubectl asks by GET: those who may read everything run nothing."""
+    node.add_pod("web")
+    kubectl("create", "rolebinding", "editors", "--clusterrole=edit", "--user=edda")
+    for user, verb in (("reader", "get"), ("runner", "create")):
+        kubectl("create", "role", user, f"--verb={verb}", "--resource=pods/exec,pods/attach,pods/portforward")
+        kubectl("create", "rolebinding", user, f"--role={user}", f"--user={user}")
+        kubectl("create", "rolebinding", f"{user}-views", "--clusterrole=view", f"--user={user}")
+
+    assert kubectl("exec", "web", "--as=edda", "--", "echo", "hello") == "hello\n"
+    assert kubectl("exec", "web", "--as=runner", "--", "echo", "hello") == "hello\n"
+    refusal = kubectl.refused("exec", "web", "--as=reader", "--", "echo", "hello")
+    assert 'User "reader" cannot create resource "pods/exec"' in refusal
+
+
 def test_output_and_errors_are_kept_apart_and_the_exit_code_is_passed_on(kubectl, node):
     node.add_pod("web")
 

@@ -22,6 +22,7 @@ def client() -> Iterator[Client]:
     namespace = unique_name()
     with Client(config=config, namespace=namespace) as client:
         client.create(Namespace(metadata=ObjectMeta(name=namespace)))
+        client.delete(ConfigMap, "kube-root-ca.crt")  # Tests count ConfigMaps.
         yield client
 
 

@@ -19,6 +19,7 @@ from mainstay.loop.controller import Controller
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.loop.lease import LeaseSettings
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
+from mainstay.server.auth import identities
 from mainstay.sim.cluster.history import RequestReceived, RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
@@ -158,8 +159,8 @@ async def a_cluster(
             await Scheduler(client, env, settings=SchedulerSettings(lease_name="")).run()
 
     for program in programs:
-        world.add_program(program, lambda env, program=program: control(program, env))  # type: ignore[misc]
-    world.add_program("scheduler-0", schedule)
+        world.add_program(program, lambda env, program=program: control(program, env), user=identities.CONTROLLERS)  # type: ignore[misc]
+    world.add_program("scheduler-0", schedule, user=identities.SCHEDULER)
     given = nodes or PretendSettings()
     for name, zone in zones.items():
         world.add_node(name, replace(given, labels={ZONE: zone}))

@@ -23,7 +23,7 @@ from mainstay.scheduler.component import SchedulerSettings
 from mainstay.sim.cluster.cluster import whole_cluster
 from mainstay.sim.faults.schedule import NAMES
 from mainstay.sim.simulation import Simulation
-from tests.explain.churn import NODE_WISHES, SPACES, Churn
+from tests.explain.churn import NODE_WISHES, PERMISSIVE, SPACES, Churn
 
 DECIDERS = load_deciders()
 
@@ -40,8 +40,9 @@ async def churned(sim: Simulation, lasts: timedelta = AT_WORK) -> MemoryJournal:
         sim, nodes=NODE_WISHES, servers=2, schedulers=2, controllers=2, scheduler_settings=shared
     ) as cluster:
         await tasks.sleep(timedelta(seconds=5))
+        await cluster.client.patch(NAMESPACES, SPACES[0], "", {"metadata": {"labels": PERMISSIVE}})
         for name in SPACES[1:]:
-            await cluster.client.create(NAMESPACES, {"metadata": {"name": name}})
+            await cluster.client.create(NAMESPACES, {"metadata": {"name": name, "labels": PERMISSIVE}})
         cluster.world.faults.start(FAULTS)
         churn = Churn(cluster.client, sim.clock, sim.seed)
         for _ in range(lasts // BETWEEN):

@@ -22,6 +22,7 @@ from mainstay.api.kind_names import (
     SERVICES,
     ZONE_QUOTAS,
 )
+from mainstay.api.pod_security import ENFORCE
 from mainstay.api.times import format_time
 from mainstay.client.call import PatchType
 from mainstay.client.client import Client
@@ -32,6 +33,8 @@ from mainstay.sim.cluster.cluster import NodeOptions
 ZONE: Final = "topology.kubernetes.io/zone"
 NAMES: Final = ("web", "api", "db", "batch", "cache")
 SPACES: Final = ("default", "team-a", "team-b")
+PERMISSIVE: Final = {ENFORCE: "privileged"}
+"""Some pods use ports of the machine."""
 NODE_WISHES: Final = {
     f"node-{zone}{number}": NodeOptions(
         zone=zone,
@@ -275,6 +278,6 @@ class Churn:
         name = self.random.choice(("team-c", "team-d", "team-b"))
         there = [each["metadata"]["name"] for each in (await self._client.list(NAMESPACES)).items]
         if name not in there:
-            await self._client.create(NAMESPACES, {"metadata": {"name": name}})
+            await self._client.create(NAMESPACES, {"metadata": {"name": name, "labels": PERMISSIVE}})
         elif self.random.random() < 0.3:
             await self._client.delete(NAMESPACES, name)

@@ -63,6 +63,26 @@ async def test_pods_would_go_to_nodes_in_all_zones(sim: Simulation) -> None:
     assert [each.action for each in plan.objects] == ["created"]
 
 
+async def test_what_nothing_would_act_on_is_said(sim: Simulation) -> None:
+    stateful = {**a_deployment("db"), "kind": "StatefulSet"}
+    stateful["spec"]["serviceName"] = "db"
+    async with whole_cluster(sim, nodes=THREE) as cluster:
+        await tasks.sleep(SETTLES)
+        plan = await plan_of(cluster, [a_deployment(subdomain="web"), stateful])
+        refused = await plan_of(cluster, [a_deployment(runtimeClassName="gvisor")])
+        unsafe = await plan_of(cluster, [a_deployment(hostPID=True)])
+    assert [note for note in plan.notes if "not enforced" in note or "not acted on" in note] == [
+        "deployment/web: spec.template.spec.subdomain: not enforced: there is no cluster DNS: read the EndpointSlices "
+        "of the Service",
+        "statefulset/db: stored but not acted on: no controller makes its pods: use a Deployment, or run a controller "
+        "of your own",
+    ]
+    assert refused.verdict is Verdict.BLOCKED
+    assert "runtimeClassName: Forbidden: not supported" in refused.objects[0].refusal
+    text = 'would violate PodSecurity "baseline:latest": host namespaces (hostPID=true)'
+    assert f"deployment/web: {text}" in unsafe.notes
+
+
 async def test_what_would_wait_says_why_and_what_would_cure_it(sim: Simulation) -> None:
     async with whole_cluster(sim, nodes=THREE) as cluster:
         await tasks.sleep(SETTLES)

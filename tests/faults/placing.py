@@ -4,7 +4,8 @@ from typing import Final
 
 from mainstay.agent.settings import TaintSetting
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, RESERVATIONS, ZONE_QUOTAS
+from mainstay.api.kind_names import DEPLOYMENTS, NAMESPACES, NODES, PODS, RESERVATIONS, ZONE_QUOTAS
+from mainstay.api.pod_security import ENFORCE
 from mainstay.api.reservations import reservation_name
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
@@ -87,6 +88,7 @@ async def fragmentation(bed: Bed) -> Ask:
 async def host_port(bed: Bed) -> Ask:
     """On every node another pod has the port."""
     port = {"ports": [{"containerPort": 80, "hostPort": 8080}]}
+    await bed.client.patch(NAMESPACES, NAMESPACE, "", {"metadata": {"labels": {ENFORCE: "privileged"}}})
     for name in ("edge-1", "edge-2"):
         await bed.client.create(PODS, a_pod(name, container=port))
     await bed.must_run("edge-1", "edge-2")

@@ -158,3 +158,15 @@ async def test_a_decision_tells_of_those_actions_that_were_carried_out(sim):
         assert await told(world) == [("Failed", "Invalid", 1), ("Looked", "at one", 1), ("Made", "two", 1)]
         await tasks.stop(running)
         await informers.stop()
+
+
+async def test_a_new_incarnation_counts_on_and_need_not_be_allowed_to_read_events(sim):
+    async with a_world(sim) as world:
+        for _ in range(2):
+            writer = EventRecorder(world.client.act_as("system:kube-scheduler"), sim.env("teller").clock, "teller")
+            task = tasks.spawn(writer.run(), name="tell")
+            writer.tell(WEB, "BackOff", "it fails")
+            await tasks.sleep(SECOND)
+            await tasks.stop(task)
+
+        assert await told(world) == [("BackOff", "it fails", 2)]

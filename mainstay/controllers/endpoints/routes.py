@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from mainstay.api import pod_state
+from mainstay.api.ip_addresses import find_problem
+from mainstay.api.ip_addresses import list_addresses as list_status_addresses
 from mainstay.api.kind import Object
 
 HEADLESS: Final = "service.kubernetes.io/headless"
@@ -64,9 +66,20 @@ def is_routed(pod: Object, *, with_leaving: bool = True) -> bool:
 
 
 def list_addresses(pod: Object, family: str) -> list[str]:
-    status = pod.get("status") or {}
-    given = [str(each.get("ip") or "") for each in status.get("podIPs") or ()] or [str(status.get("podIP") or "")]
-    return [address for address in given if address and ("IPv6" if ":" in address else "IPv4") == family]
+    """Those that can stand in a slice. The server would refuse a slice with another one, and with it all other pods."""
+    given = [each for each in _given_addresses(pod) if ("IPv6" if ":" in each else "IPv4") == family]
+    return [address for address in given if not find_problem(address)]
+
+
+def find_bad_address(pod: Object) -> str:
+    """Why a pod is nowhere although it has an address. Empty: that is not so."""
+    return next((f"{each}: {why}" for each in _given_addresses(pod) if (why := find_problem(each))), "")
+
+
+def _given_addresses(pod: Object) -> list[str]:
+    status: Object = pod.get("status") or {}
+    given = list_status_addresses(status, "podIP") or [status.get("podIP") or ""]
+    return [str(each) for each in given if each]
 
 
 def resolve_ports(service: Object, pod: Object) -> tuple[Port, ...]:

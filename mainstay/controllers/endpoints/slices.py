@@ -26,7 +26,7 @@ from mainstay.client.entry import CachedObject, Change
 from mainstay.client.indexes import Index
 from mainstay.client.partial import reader
 from mainstay.controllers.endpoints.packing import DesiredSlice, ExistingSlice, Packing, held_in, packed
-from mainstay.controllers.endpoints.routes import HEADLESS, is_headless, list_families, wanted
+from mainstay.controllers.endpoints.routes import HEADLESS, find_bad_address, is_headless, list_families, wanted
 from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, find_pods, get_selector, selecting_pods
 from mainstay.controllers.pods.slots import short_hash
 from mainstay.loop.controller import Controller, Reads, reference_to
@@ -39,6 +39,7 @@ MANAGER: Final = "endpointslice-controller.k8s.io"
 OWN_LABELS: Final = (SERVICE_NAME, MANAGED_BY, HEADLESS)
 
 BATCH: Final = timedelta(milliseconds=100)
+SKIPPED_SHOWN_MAX: Final = 5
 _NAME_LENGTH_MAX: Final = 63
 
 
@@ -110,7 +111,8 @@ class EndpointSlices(Controller):
             return Decision(memory=memory if memory is not None and _left(memory, view.now) else None)
         if memory is not None and (left := _left(memory, view.now)) and not former and not _takes_away(held, packing):
             return Decision(result=WakeAt(view.now + left, "more may come"), memory=memory)
-        return Decision(tuple(actions), memory=LastSliceWrite(view.now), reasons=(_why(packing),), at_once=True)
+        reasons = (_why(packing), *_list_skipped(pods))
+        return Decision(tuple(actions), memory=LastSliceWrite(view.now), reasons=reasons, at_once=True)
 
 
 def _left(memory: LastSliceWrite, now: datetime) -> timedelta:
@@ -136,6 +138,11 @@ def _takes_away(held: Iterable[ExistingSlice], packing: Packing) -> bool:
 
 def _why(packing: Packing) -> str:
     return f"{len(packing.created)} slices created, {len(packing.changed)} changed, {len(packing.removed)} deleted"
+
+
+def _list_skipped(pods: Iterable[Object]) -> list[str]:
+    skipped = [(pod["metadata"]["name"], why) for pod in pods if (why := find_bad_address(pod))]
+    return [f"pod {name} is left out: status.podIP {why}" for name, why in skipped[:SKIPPED_SHOWN_MAX]]
 
 
 def _is_of_another(piece: Object, service: Object) -> bool:

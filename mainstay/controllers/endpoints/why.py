@@ -7,6 +7,7 @@ from typing import Final
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS, SERVICES
 from mainstay.api.pod_state import get_node_name, is_active, is_ready
+from mainstay.controllers.endpoints.routes import find_bad_address
 from mainstay.explain.registry import WhyRoom
 from mainstay.explain.why.answer import Also, Verdict
 from mainstay.explain.why.case import Case
@@ -40,12 +41,16 @@ async def why_service(case: Case, service: Object) -> Finding:
     chosen = [pod for pod in pods if _matches(selector, pod) and is_active(pod)]
     if not chosen:
         return await _nothing_selected(case, service, subject.words, selector, wanted, pods)
-    ready = [pod for pod in chosen if is_ready(pod)]
+    ready = [pod for pod in chosen if is_ready(pod) and not find_bad_address(pod)]
+    bad = [
+        f"{pod['metadata']['name']} is left out: status.podIP {why}" for pod in chosen if (why := find_bad_address(pod))
+    ]
+    left_out = f". Pod {listed(bad, 2)}" if bad else ""
     link = done("selector", f"{wanted} matches {count(len(chosen), 'pod')}", said_by(service))
     if ready:
         missing = len(chosen) - len(ready)
         whole = f"{count(len(chosen), 'pod')}, {missing} not ready" if missing else count(len(chosen), "ready pod")
-        text = f"{subject.words} routes to {len(ready)} of {whole} (selector {wanted})"
+        text = f"{subject.words} routes to {len(ready)} of {whole} (selector {wanted}){left_out}"
         troubled = await case.in_trouble(map(get_node_name, ready))
         slow = [pod for pod in chosen if not is_ready(pod) or get_node_name(pod) in troubled]
         worst = await find_worst(case, slow)
@@ -56,7 +61,7 @@ async def why_service(case: Case, service: Object) -> Finding:
         )
     worst = await find_worst(case, chosen)
     if worst is None:
-        text = f"{subject.words} has no ready endpoints: none of its pods is ready"
+        text = f"{subject.words} has no ready endpoints: none of its pods is ready{left_out}"
         return Finding(cause=Cause.NOT_READY_YET, sentence=sentence(text), verdict=Verdict.WAITING, chain=(link,))
     found_below, _, also = worst
     none = "the only pod" if len(chosen) == 1 else f"none of the {len(chosen)} pods"

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
+from mainstay.api.times import to_duration
 from mainstay.controllers.job import indexes
 from mainstay.controllers.job.failure_policy import FailureAction, rule_for
 from mainstay.controllers.job.indexes import is_indexed
@@ -98,7 +99,7 @@ def find_deadline(job: Object, now: datetime) -> datetime | None:
     seconds = job["spec"].get("activeDeadlineSeconds")
     if seconds is None or job["spec"].get("suspend"):
         return None
-    return (started_at(job) or now) + timedelta(seconds=seconds)
+    return (started_at(job) or now) + to_duration(seconds)
 
 
 def started_at(job: Object) -> datetime | None:

@@ -260,7 +260,7 @@ def _deadline_of_job(job: Object, failed: Mapping[str, Any] | None) -> Deadline:
     since = pod_state.parse_time_or_none(started)
     if seconds is None or since is None or failed is not None or _holds(job, "Complete"):
         return _NO_DEADLINE
-    return Deadline(DeadlineState.RUNNING, times.format_time(since + timedelta(seconds=seconds)))
+    return Deadline(DeadlineState.RUNNING, times.format_time(since + times.to_duration(seconds)))
 
 
 # Of sets.

@@ -1,8 +1,9 @@
 """What every namespace has: a service account `default`, and what the API server's certificate is checked with.
 
-Pods that name no account get `default`, and find the certificate authorities in the ConfigMap `kube-root-ca.crt`. Both
-are made in each namespace that is there to stay, and again when they are removed; the ConfigMap is corrected when
-it is changed. An account is its owner's to change.
+Pods that name no account get `default`, and find the certificate authorities in the ConfigMap `kube-root-ca.crt`. The
+server makes both together with the namespace (server/storage/namespace_contents.py). These controllers restore what is
+deleted while the namespace is there to stay, and correct the ConfigMap when it is changed. An account is its owner's
+to change.
 
 Which authorities: those that the controllers themselves check the server with. Without any (a server without TLS, or
 one whose authorities the machine trusts anyhow) there is no such ConfigMap.

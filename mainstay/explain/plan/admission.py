@@ -27,15 +27,18 @@ from mainstay.api.annotations import LAST_APPLIED
 from mainstay.api.apply import Application
 from mainstay.api.causes import FIELD_MANAGER_CONFLICT
 from mainstay.api.errors import StatusError, invalid
+from mainstay.api.json_values import UNREADABLE
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NAMESPACES, RESOURCE_QUOTAS, SECRETS, ZONE_QUOTAS
 from mainstay.api.kinds import BUILTIN
+from mainstay.api.unenforced_search import find_refused
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Conflict, NotFound, Unavailable
 from mainstay.explain.moment import Moment
 
+_POD_SECURITY: Final = "would violate PodSecurity"
 _NEVER_SENT: Final = (RESOURCE_QUOTAS, ZONE_QUOTAS)
 _KINDS: Final[dict[KindName, Kind]] = {kind.reference: kind for kind in BUILTIN}
 _NOT_WANTED: Final = ("metadata", "status", "kind", "apiVersion")
@@ -103,6 +106,8 @@ async def admitted_by_server(
         before = None
     write = WriteOptions(dry_run=True, field_validation="Strict")
     taken: list[_Taken] = []
+    warnings: list[str] = []
+    others, client.on_warning = client.on_warning, warnings.append
     try:
         try:
             after = await client.apply(kind, obj, manager=manager, force=force, write=write)
@@ -115,7 +120,12 @@ async def admitted_by_server(
         raise
     except ApiError as error:
         return Proposal(where=where, kind=kind, object=obj, before=before, refusal=str(error))
-    return Proposal(where=where, kind=kind, object=after, before=before, note=_notes(kind, obj, before, after, taken))
+    finally:
+        client.on_warning = others
+    # What nothing enforces the planner says itself, also where there is no server to ask.
+    said = [f"{kind.kind.lower()}/{name}: {text}" for text in dict.fromkeys(warnings) if _POD_SECURITY in text]
+    note = "\n".join(filter(None, (*said, _notes(kind, obj, before, after, taken))))
+    return Proposal(where=where, kind=kind, object=after, before=before, note=note)
 
 
 async def admitted_here(
@@ -164,7 +174,7 @@ def applied(kind: Kind, obj: Object, before: Object | None, *, manager: str, for
         if kind.has_generation and _spec(before) != _spec(new):
             new["metadata"]["generation"] = int(before["metadata"].get("generation") or 0) + 1
     kind.prepare(new, before)
-    causes = kind.validate(new, before)
+    causes = [*kind.validate(new, before), *find_refused(kind.group, kind.plural, new, before)]
     if causes:
         raise invalid(kind.kind, kind.group, metadata["name"], causes)
     return new
@@ -204,7 +214,7 @@ def _gone(obj: Object, after: Object) -> list[str]:
     text = (after["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     try:
         last = msgspec.json.decode(text) if text else None
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return []
     return _missing(last, obj, after, "") if isinstance(last, dict) else []
 

@@ -15,7 +15,7 @@ ends, of the uid by which equally good nodes are told apart. So the same is run 
 True for as long as no other writer changes anything. `notes` says what is not modelled.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -25,11 +25,13 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
     COMPONENT_STATES,
     HOLDS,
+    NODES,
     PLACEMENT_POLICIES,
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
 )
+from mainstay.api.unenforced_search import find_runner, find_unenforced
 from mainstay.explain.moment import Moment
 from mainstay.explain.plan.admission import Proposal
 from mainstay.explain.plan.projection import KINDS, Expansion, Variant, Workloads
@@ -51,7 +53,6 @@ VARIANTS: Final = (
 OTHERS_MAX: Final = 20
 
 _KNOWN_GROUPS: Final = ("k8s.io", PLACEMENT_POLICIES.group)
-_WITHOUT_CONTROLLER: Final = ("StatefulSet", "DaemonSet", "CronJob", "ReplicationController", "HorizontalPodAutoscaler")
 
 
 async def planned(moment: Moment, rooms: Rooms, proposals: Sequence[Proposal], notes: Sequence[str] = ()) -> PlanAnswer:
@@ -220,6 +221,13 @@ def _sentence(objects: Sequence[ObjectPlan], workloads: Sequence[WorkloadPlan], 
     return f"{said[0].upper()}{said[1:]}." if is_settled else f"{said[0].upper()}{said[1:]}, as far as simulated."
 
 
+def _list_unenforced(proposal: Proposal, runners: Container[str]) -> list[str]:
+    """What of a proposal nothing would act on."""
+    kind = proposal.kind
+    found = find_unenforced(kind.group, kind.plural, proposal.object, runners)
+    return [f"{kind.kind.lower()}/{proposal.name}: {each}" for each in found]
+
+
 def _notes(proposals: Sequence[Proposal], state: _State, after: Expansion) -> list[str]:
     """What is not modelled, as far as it matters here; and what is in the way of all of it."""
     found = []
@@ -228,9 +236,10 @@ def _notes(proposals: Sequence[Proposal], state: _State, after: Expansion) -> li
             "Pods are assumed to become ready a moment after they have a node: "
             "images, probes, crashes and completions are not modelled."
         )
-    for name in _WITHOUT_CONTROLLER:
-        if any(proposal.kind.kind == name for proposal in proposals):
-            found.append(f"Pods of a {name} are not modelled: {name}s are not supported.")
+    runners = {find_runner(node) for node in state.objects[NODES]}
+    for proposal in proposals:
+        if not proposal.refusal:
+            found += _list_unenforced(proposal, runners)
     if any("." in each.kind.group and not each.kind.group.endswith(_KNOWN_GROUPS) for each in proposals):
         found.append("The effects of other controllers on custom objects are not modelled.")
     for held in in_force(state.objects[HOLDS], state.moment.at):

@@ -7,10 +7,12 @@ from msgspec.structs import replace
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
+    NODES,
     PODS,
     RESOURCE_QUOTAS,
 )
-from mainstay.api.pod_state import find_condition, is_leaving
+from mainstay.api.pod_state import find_condition, get_node_name, is_leaving
+from mainstay.api.unenforced_search import find_kind_text, find_runner, find_unenforced
 from mainstay.explain.moment import Moment, NoSuchMoment
 from mainstay.explain.registry import Rooms
 from mainstay.explain.why.answer import AnswerObject, Verdict, WhyAnswer
@@ -38,18 +40,6 @@ from mainstay.journal.answers import Extent
 from mainstay.journal.record import Ending
 from mainstay.journal.record import moment as read_time
 
-UNCONTROLLED: Final = frozenset(
-    {
-        "statefulsets.apps",
-        "daemonsets.apps",
-        "cronjobs.batch",
-        "replicationcontrollers",
-        "horizontalpodautoscalers.autoscaling",
-    }
-)
-"""Kinds that are kept and that no controller of Mainstay looks after."""
-CLAIMS: Final = "persistentvolumeclaims"
-"""The same, until a pod binds one."""
 _BAD: Final = frozenset({("Stalled", "True"), ("Ready", "False"), ("Available", "False")})
 
 
@@ -78,6 +68,7 @@ async def why(
     else:
         subject = build_subject(kind, obj)
         found = await with_refused_change(case, kind, obj, await _found(case, kind, obj))
+        found = found.with_notes(await _list_unenforced(case, kind, obj))
     return _answer(case, subject, found)
 
 
@@ -120,16 +111,15 @@ async def _of_any(case: Case, kind: KindName, obj: Object) -> Finding:
         return await leaving(case, kind, obj)
     subject = build_subject(kind, obj)
     words = subject.words
-    if kind.text in UNCONTROLLED or (kind.text == CLAIMS and (obj.get("status") or NOTHING).get("phase") == "Pending"):
-        text = f"{words} is stored but not acted on: {kind.kind}s are not supported"
+    if (said := find_kind_text(kind)) and not _has_controller(obj):
+        missing, _, advice = said.partition(": ")
         link = broken("controller", f"none for {kind.plural}", said_by(obj))
-        advice = "Use a kind that is supported, or run a controller of your own for it."
         return Finding(
             cause=Cause.NO_CONTROLLER,
-            sentence=sentence(text),
+            sentence=sentence(f"{words} is stored but not acted on: {missing}"),
             verdict=Verdict.BLOCKED,
             chain=(link,),
-            advice=advice,
+            advice=f"{advice[:1].upper()}{advice[1:]}.",
         )
     for each in (obj.get("status") or NOTHING).get("conditions") or ():
         if (each.get("type"), each.get("status")) in _BAD:
@@ -152,6 +142,22 @@ async def _of_any(case: Case, kind: KindName, obj: Object) -> Finding:
     text = f"{words} exists, and no condition reports a problem"
     link = done("object", "exists", said_by(obj, ready))
     return Finding(cause=Cause.SATISFIED, sentence=sentence(text), verdict=Verdict.SATISFIED, chain=(link,))
+
+
+def _has_controller(obj: Object) -> bool:
+    """Whether some controller, of the user's own, has begun to report on an object."""
+    status = obj.get("status") or NOTHING
+    is_reported = any(status.get(name) for name in ("observedGeneration", "conditions"))
+    return is_reported or status.get("phase") not in (None, "", "Pending")
+
+
+async def _list_unenforced(case: Case, kind: KindName, obj: Object) -> tuple[str, ...]:
+    """Which fields of an object nothing acts on. Of a pod, only where its node has that runner."""
+    runners: list[str] = []
+    if kind.text == PODS.text and (node_name := get_node_name(obj)):
+        node = await case.get(NODES, node_name)
+        runners = [find_runner(node)] if node is not None else []
+    return tuple(str(each) for each in find_unenforced(kind.group, kind.plural, obj, runners) if each.path)
 
 
 async def _not_there(case: Case, kind: KindName, name: str, namespace: str) -> tuple[Finding, AnswerObject]:

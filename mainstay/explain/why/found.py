@@ -49,6 +49,9 @@ class Finding:
     advice: str = ""
     """What to do, if that is known better than from the cause alone."""
 
+    def with_notes(self, notes: Iterable[str]) -> "Finding":
+        return replace(self, notes=(*self.notes, *notes))
+
     def after(self, links: Iterable[ChainLink]) -> "Finding":
         """The same, with the links before its own."""
         return replace(self, chain=(*links, *self.chain))

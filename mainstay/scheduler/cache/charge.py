@@ -24,10 +24,6 @@ from mainstay.api.pod_resources import (
 )
 from mainstay.scheduler.reasons import Cure
 
-# More than any machine has, and little enough that sums of many and hundredfold ones fit into 64 bits. What is larger
-# counts as this; nodes have at most half of it, so nothing that large fits anywhere.
-AMOUNT_MAX: Final = 2**53
-
 _NOTHING: Final[Mapping[str, Any]] = {}
 _memo: Memo["CachedCharge"] = Memo()
 
@@ -65,9 +61,9 @@ def build_charge(pod: Object) -> CachedCharge:
             namespace=metadata.get("namespace") or "",
             labels=dict(metadata.get("labels") or _NOTHING),
             is_counted="deletionTimestamp" not in metadata,
-            requests=_bounded(count_requests(pod)),
-            scored_cpu=min(scored.get(CPU, 0), AMOUNT_MAX),
-            scored_memory=min(scored.get(MEMORY, 0), AMOUNT_MAX),
+            requests=_without_nothing(count_requests(pod)),
+            scored_cpu=scored.get(CPU, 0),
+            scored_memory=scored.get(MEMORY, 0),
             ports=list_host_ports(pod),
             reservation=find_reservation(pod),
         )
@@ -88,7 +84,7 @@ def build_unconfirmed_charge(charge: Object) -> CachedCharge:
 
 def _room(namespace: str, said: Mapping[str, Any]) -> CachedCharge:
     """Resources and ports, and nothing that others are spread by."""
-    requests = _bounded(parse_amounts(said.get("resources")))
+    requests = _without_nothing(parse_amounts(said.get("resources")))
     ports = tuple(parse_host_port(port) for port in said.get("ports") or () if port.get("hostPort"))
     return CachedCharge(
         key=encoded([said.get("resources"), said.get("ports")]),
@@ -130,8 +126,8 @@ def spec_parts(spec: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _bounded(amounts: Mapping[str, int]) -> dict[str, int]:
-    return {resource: min(amount, AMOUNT_MAX) for resource, amount in amounts.items() if amount}
+def _without_nothing(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {resource: amount for resource, amount in amounts.items() if amount}
 
 
 def _key(pod: Object) -> bytes:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import read_allocatable
 from mainstay.api.taints import Taint, parse_taints
-from mainstay.scheduler.cache.charge import AMOUNT_MAX
 from mainstay.scheduler.reasons import Cure
 
 
@@ -25,7 +24,7 @@ def read_facts(node: Object) -> NodeFacts:
         labels=node["metadata"].get("labels") or {},
         taints=parse_taints(node),
         is_unschedulable=bool((node.get("spec") or {}).get("unschedulable")),
-        allocatable={resource: min(amount, AMOUNT_MAX // 2) for resource, amount in read_allocatable(node).items()},
+        allocatable=read_allocatable(node),
         uid=node["metadata"].get("uid") or "",
     )
 

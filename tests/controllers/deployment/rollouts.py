@@ -18,6 +18,7 @@ from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.scenarios._stages import LEASE, SILENCE, USER, UserStage
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
+from mainstay.server.auth import identities
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
@@ -86,8 +87,8 @@ class Rollouts(UserStage):
         self._done = 0
         self._programs: dict[str, Controllers] = {}
         for name in self.programs:
-            world.add_program(name, lambda env, name=name: self._run(name, env))  # type: ignore[misc]
-        world.add_program("scheduler-0", self._schedule)
+            world.add_program(name, lambda env, name=name: self._run(name, env), user=identities.CONTROLLERS)  # type: ignore[misc]
+        world.add_program("scheduler-0", self._schedule, user=identities.SCHEDULER)
         for name, zone in self.zones.items():
             world.add_node(name, PretendSettings(labels={ZONE: zone}))
 

@@ -83,6 +83,16 @@ def test_a_hundred_pods_go_into_a_slice():
     assert len({each.object["metadata"]["name"] for each in actions if isinstance(each, Create)}) == 3
 
 
+def test_a_pod_with_an_address_that_no_slice_may_have_is_left_out_with_a_reason():
+    decision = decide(pods=[a_pod("bad", "169.254.169.254"), a_pod("p")])
+
+    assert [each.object["endpoints"] for each in decision.actions if isinstance(each, Create)] == [[an_endpoint("p")]]
+    assert decision.reasons[1:] == (
+        "pod bad is left out: status.podIP 169.254.169.254: may not be in the link-local range"
+        " (169.254.0.0/16, fe80::/10)",
+    )
+
+
 def test_when_all_is_said_nothing_is_written():
     assert decide(pods=[a_pod("p")], slices=[a_slice("s", [an_endpoint("p")])]) == Decision()
 

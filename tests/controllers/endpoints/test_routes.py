@@ -37,6 +37,8 @@ def test_ready_serving_and_terminating(ready, leaving, publishes_all, conditions
         (a_pod("p", phase="Succeeded"), False),
         (a_pod("p", phase="Failed"), False),
         (a_pod("p", address="fd00::1"), False),
+        (a_pod("p", address="169.254.169.254"), False),
+        (a_pod("p", address="nonsense"), False),
     ],
 )
 def test_only_a_pod_with_an_address_that_is_not_over_stands_anywhere(pod, is_there):

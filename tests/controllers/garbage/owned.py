@@ -17,6 +17,7 @@ from mainstay.env import Env, tasks
 from mainstay.journal.record import DecisionRecord
 from mainstay.loop.controller import Controller
 from mainstay.loop.kernel import LoopContext, LoopSpec
+from mainstay.server.auth import identities
 from mainstay.sim.cluster.history import RequestReceived
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
@@ -170,7 +171,7 @@ async def a_household(
 
     def add() -> None:
         for program in programs:
-            world.add_program(program, lambda env, program=program: control(program, env))  # type: ignore[misc]
+            world.add_program(program, lambda env, program=program: control(program, env), user=identities.CONTROLLERS)  # type: ignore[misc]
 
     if starts:
         add()

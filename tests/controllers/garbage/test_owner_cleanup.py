@@ -88,7 +88,7 @@ async def test_orphans_are_let_go_that_the_watch_has_not_told_of_yet(sim):
 
         assert await home.names() == ["late"]
         assert [each["name"] for each in late["metadata"]["ownerReferences"]] == ["owner", "account"]
-        assert await home.names(SERVICE_ACCOUNTS) == ["account"]
+        assert await home.names(SERVICE_ACCOUNTS) == ["account", "default"]
 
 
 async def test_two_that_own_each_other_go_together(sim):

@@ -23,6 +23,7 @@ from mainstay.loop.controller import Controller
 from mainstay.loop.fencing import LeaseTimes, ObservedLease
 from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.lease import LeaseSettings
+from mainstay.server.auth import identities
 from mainstay.sim.cluster.history import RevisionCommitted
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
@@ -205,7 +206,7 @@ async def a_fleet(
             await component.run()
 
     for program in programs:
-        world.add_program(program, lambda env, program=program: control(program, env))  # type: ignore[misc]
+        world.add_program(program, lambda env, program=program: control(program, env), user=identities.CONTROLLERS)  # type: ignore[misc]
     given = PretendSettings(delays=Delays(timedelta(seconds=1), timedelta(seconds=1)), lease=LEASE)
     for name, zone in zones.items():
         world.add_node(name, replace(given, labels={"topology.kubernetes.io/zone": zone}))

@@ -23,6 +23,7 @@ MISLEADING = "exceeded quota: x, namespaces not found, is invalid, cannot create
         ("NamespaceTerminating", Cause.NAMESPACE_TERMINATING, Verdict.BLOCKED),
         ("NamespaceNotFound", Cause.NAMESPACE_MISSING, Verdict.BLOCKED),
         ("PriorityClassNotFound", Cause.ADMISSION_REFUSED, Verdict.BLOCKED),
+        ("ServiceAccountNotFound", Cause.ADMISSION_REFUSED, Verdict.BLOCKED),
         ("Invalid", Cause.INVALID, Verdict.BLOCKED),
         ("Forbidden", Cause.FORBIDDEN, Verdict.BLOCKED),
         ("", Cause.ADMISSION_REFUSED, Verdict.BLOCKED),

@@ -1,5 +1,7 @@
 """`why` about Deployments, ReplicaSets and Jobs: from the generation that is wanted down to one pod."""
 
+from typing import Any
+
 import pytest
 
 from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NODES, PODS, REPLICASETS, RESOURCE_QUOTAS, STATEFUL_SETS
@@ -8,7 +10,7 @@ from mainstay.explain.why.answer import LinkState, Verdict
 from mainstay.explain.why.causes import Cause, Tier
 from mainstay.sim.cluster.cluster import NodeOptions
 from mainstay.sim.simulation import Simulation
-from tests.explain.why.asked import a_cluster, a_deployment, a_job, asked, rest, steps
+from tests.explain.why.asked import a_cluster, a_deployment, a_job, a_pod, asked, rest, steps
 
 pytestmark = pytest.mark.slow
 
@@ -126,7 +128,20 @@ async def test_a_kind_without_a_controller_is_reported(sim: Simulation):
         answer = await asked(cluster, STATEFUL_SETS, "db")
 
     assert (answer.cause, answer.verdict) == (Cause.NO_CONTROLLER, Verdict.BLOCKED)
-    assert "StatefulSets are not supported" in answer.sentence
+    assert answer.sentence == "StatefulSet default/db is stored but not acted on: no controller makes its pods."
+    assert answer.advice == "Use a Deployment, or run a controller of your own."
+
+
+async def test_a_field_that_nothing_enforces_is_mentioned(sim: Simulation):
+    affinity: dict[str, Any] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    async with a_cluster(sim) as cluster:
+        await cluster.client.create(PODS, a_pod("web", affinity=affinity), "default")
+        await rest(5)
+        answer = await asked(cluster, PODS, "web")
+
+    assert answer.notes == (
+        "spec.affinity.podAntiAffinity: not enforced: the scheduler does not read it: use topologySpreadConstraints",
+    )
 
 
 async def test_a_job_says_whether_it_is_suspended_waits_or_is_done(sim: Simulation):
