@@ -16,6 +16,7 @@ from mainstay.scenarios.duplicate_reservation import SCENARIO as DUPLICATE_RESER
 from mainstay.scenarios.each_pod_counted_once import SCENARIO as EACH_POD_COUNTED_ONCE
 from mainstay.scenarios.eviction_and_budget import SCENARIO as EVICTION_AND_BUDGET
 from mainstay.scenarios.fenced_before_replaced import SCENARIO as FENCED_BEFORE_REPLACED
+from mainstay.scenarios.flood import SCENARIO as FLOOD
 from mainstay.scenarios.fraud_batch import SCENARIO as FRAUD_BATCH
 from mainstay.scenarios.frozen_evictions import SCENARIO as FROZEN_EVICTIONS
 from mainstay.scenarios.full_world import SCENARIO as FULL_WORLD
@@ -103,6 +104,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         BAD_ROLLOUT,
         ORDERED_ROLLBACK,
         ALWAYS_REJECTED,
+        FLOOD,
         ONE_ON_EACH_NODE,
         TWO_CONTROLLERS,
         RESTORED_STORE,

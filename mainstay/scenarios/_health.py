@@ -27,6 +27,7 @@ from mainstay.loop.component import ComponentSettings
 from mainstay.loop.kernel import LoopSpec
 from mainstay.scenarios._agents import PODS, TIMES, AgentStage, a_pod
 from mainstay.scenarios._stages import LEASE, SERVERS, UserStage
+from mainstay.server.auth import identities
 from mainstay.sim.active_faults import release_all
 from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.world import World
@@ -51,7 +52,7 @@ class HealthStage(AgentStage):
         for name, zone in self.zones.items():
             world.add_node(name, PretendSettings(delays=self.delays, lease=TIMES, labels={ZONE_LABEL: zone}))
         for name in WATCHERS:
-            world.add_program(name, partial(self._watch, name))
+            world.add_program(name, partial(self._watch, name), user=identities.CONTROLLERS)
 
     async def ready(self) -> None:
         await super().ready()

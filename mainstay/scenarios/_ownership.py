@@ -15,6 +15,7 @@ from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.kernel import LoopSpec
 from mainstay.scenarios._stages import LEASE, UserStage
+from mainstay.server.auth import identities
 from mainstay.sim.cluster.world import World
 
 CLEANERS: Final = ("controllers-1", "controllers-2")
@@ -31,7 +32,7 @@ class OwnershipStage(UserStage):
     def __init__(self, world: World, loops: Sequence[LoopSpec]) -> None:
         super().__init__(world)
         for program in CLEANERS:
-            world.add_program(program, partial(self._clean, program, loops=loops))
+            world.add_program(program, partial(self._clean, program, loops=loops), user=identities.CONTROLLERS)
             self._expected += 1
 
     async def _clean(self, program: str, env: Env, loops: Sequence[LoopSpec]) -> None:

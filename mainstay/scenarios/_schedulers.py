@@ -25,6 +25,7 @@ from mainstay.scenarios._stages import LEASE, NAMESPACE, UserStage
 from mainstay.scheduler.cache.charge import find_reservation
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.scheduler.settings import CycleSettings
+from mainstay.server.auth import identities
 from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
 from mainstay.server.placement.ledger.room import shortages
 from mainstay.sim.checkers import Violated
@@ -58,7 +59,9 @@ class SchedulingStage(UserStage):
     def add_schedulers(self, *programs: str, settings: SchedulerSettings = SHARED) -> None:
         self._programs += programs
         for program in programs:
-            self.world.add_program(program, partial(self._schedule, program, settings=settings))
+            self.world.add_program(
+                program, partial(self._schedule, program, settings=settings), user=identities.SCHEDULER
+            )
 
     async def ready(self) -> None:
         await super().ready()

@@ -25,6 +25,8 @@ from mainstay.loop.component import ComponentSettings
 from mainstay.loop.controller import Controller
 from mainstay.loop.kernel import LoopSpec
 from mainstay.scenarios._stages import LEASE, NAMESPACE, UserStage
+from mainstay.server.auth import identities
+from mainstay.server.auth.authorization import User
 from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import World
 
@@ -39,6 +41,8 @@ class WorkloadStage(UserStage):
     controllers: Sequence[Controller] = ()
     loops: Sequence[LoopSpec] = ()
     programs: tuple[str, ...] = ("controllers-1", "controllers-2")
+    user: User | None = identities.CONTROLLERS
+    """As which they run, with the rights that Mainstay's own controllers have. None: one that may do everything."""
     settings = ComponentSettings(lease=LEASE)
     older_controllers: Sequence[Controller] = ()
     """Those of the build before: if there are any, programs may be restarted as that one (faults/version_skew.py)."""
@@ -51,7 +55,12 @@ class WorkloadStage(UserStage):
         for program in self.programs:
             older = partial(self._run, program, self.older_controllers, self.older_settings)
             versions = {"older": older} if self.older_controllers else None
-            world.add_program(program, partial(self._run, program, self.controllers, self.settings), versions=versions)
+            world.add_program(
+                program,
+                partial(self._run, program, self.controllers, self.settings),
+                versions=versions,
+                user=self.user,
+            )
             self._expected += 1
         world.add_program(AGENTS, self._be_agents, is_spared=True)
 

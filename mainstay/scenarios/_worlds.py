@@ -36,6 +36,7 @@ from mainstay.scenarios._operators import CPUS
 from mainstay.scenarios._swarm import SwarmStage, draw_options
 from mainstay.scenarios._users import BROKEN, PASSING
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
+from mainstay.server.auth import identities
 from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.history import Event, FaultsHealed, RevisionCommitted
 from mainstay.sim.cluster.program_lifecycle import Main
@@ -99,10 +100,12 @@ class WorldStage(SwarmStage):
             world.machines[name].behave = _choose_behaviour
         for name in SCHEDULERS:
             older: Main = partial(self._schedule, name, settings=OLDER_SCHEDULER)
-            world.add_program(name, partial(self._schedule, name), versions={"older": older})
+            world.add_program(name, partial(self._schedule, name), versions={"older": older}, user=identities.SCHEDULER)
         for name in CONTROLLERS:
             older = partial(self._control, name, settings=OLDER_CONTROLLERS)
-            world.add_program(name, partial(self._control, name), versions={"older": older})
+            world.add_program(
+                name, partial(self._control, name), versions={"older": older}, user=identities.CONTROLLERS
+            )
         for name in self.users:
             world.add_program(name, partial(self._use, name), is_spared=True)
 

@@ -27,6 +27,7 @@ from mainstay.scenarios._health import HealthStage, a_patient_pod
 from mainstay.scenarios._stages import LEASE
 from mainstay.scenarios._workloads import PODS_PREFIX, a_workload
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
+from mainstay.server.auth import identities
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
@@ -51,7 +52,7 @@ class FraudBatch(HealthStage):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        world.add_program(SCHEDULER, self._schedule)
+        world.add_program(SCHEDULER, self._schedule, user=identities.SCHEDULER)
 
     async def prepare(self, client: Client) -> None:
         wanted: dict[str, Any] = a_workload(NAME, REPLICAS)

@@ -126,6 +126,7 @@ def _a_pod(found: Object, ordinal: int, revision: str) -> Object:
 
 class OrderedRollback(WorkloadStage):
     controllers = (OrderedSets(),)
+    user = None  # Mainstay has no controller for StatefulSets, so none of its users has rights for one.
     turn_every = timedelta(seconds=7)
 
     def __init__(self, world: World) -> None:

@@ -43,6 +43,7 @@ from mainstay.scenarios import _risk
 from mainstay.scenarios._agents import CALM, SILENCE
 from mainstay.scenarios._stages import LEASE, USER, UserStage
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
+from mainstay.server.auth import identities
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import CapacityChecker
@@ -78,8 +79,8 @@ class PendingAfterRollback(UserStage):
         self._released = False
         for name, zone in _risk.ZONES.items():
             world.add_node(name, PretendSettings(labels={ZONE_LABEL: zone}, capacity=_CAPACITY, lease=_LEASE))
-        world.add_program(_risk.SCHEDULER, self._schedule)
-        world.add_program("controllers-1", self._look_after)
+        world.add_program(_risk.SCHEDULER, self._schedule, user=identities.SCHEDULER)
+        world.add_program("controllers-1", self._look_after, user=identities.CONTROLLERS)
         world.add_program(_risk.AUTOSCALER, self._scale)
         self._expected += 2
 

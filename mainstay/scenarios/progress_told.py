@@ -18,14 +18,16 @@ from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.api.progress import ProgressVerdict, read_progress
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists
+from mainstay.controllers.component import Controllers
 from mainstay.controllers.deployment.controller import Deployments
 from mainstay.controllers.progress.controller import DEPLOYMENT_PROGRESS, REPLICASET_PROGRESS
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.env import Env
-from mainstay.loop.component import Component, ComponentSettings
+from mainstay.loop.component import ComponentSettings
 from mainstay.loop.controller import Controller
 from mainstay.scenarios._agents import CALM, SILENCE, AgentStage
 from mainstay.scenarios._stages import LEASE, NAMESPACE
+from mainstay.server.auth import identities
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
@@ -48,19 +50,19 @@ class ProgressTold(AgentStage):
         super().__init__(world)
         controllers = (Deployments(), ReplicaSets(), DEPLOYMENT_PROGRESS, REPLICASET_PROGRESS)
         for program in PROGRAMS:
-            world.add_program(program, partial(self._run, controllers, program))
+            world.add_program(program, partial(self._run, controllers, program), user=identities.CONTROLLERS)
             self._expected += 1
 
     async def _run(self, controllers: Sequence[Controller], program: str, env: Env) -> None:
         async with self.world.client_for(program, env) as client:
             settings = ComponentSettings(lease=LEASE)
-            component = self.components[program] = Component(
-                "controllers",
-                controllers,
+            component = self.components[program] = Controllers(
                 client,
                 env,
+                name="controllers",
                 instance=program,
-                elected=True,
+                controllers=controllers,
+                loops=(),
                 settings=settings,
                 recorder=self.world.recorder,
             )

@@ -155,6 +155,12 @@ class SimDisk:
         self._existing(name)
         del self._files[name]
 
+    def release(self, name: str) -> None:
+        pass
+
+    def is_in_place(self, name: str) -> bool:
+        return name in self._files
+
     def lock(self, name: str, holder: str) -> None:
         self._operate()
         if name in self._locks:

@@ -20,6 +20,7 @@ from tests.twins import (
     database,
     explaining,
     faults,
+    flow,
     found,
     holds,
     jobs,
@@ -201,6 +202,8 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("one-on-each-node", catalogue.takes_a_list_of_nodes_that_has_not_come_for_an_empty_one, "one on each node: "),
     ("one-on-each-node", catalogue.counts_a_pod_once_it_is_bound, "one on each node: "),
     ("one-on-each-node", catalogue.replaces_a_rejected_pod_at_once, "one on each node: "),
+    # A user floods the server
+    ("flood", flow.lets_everybody_wait_in_one_line, "renewed in time: "),
     # 22: the store is put back to a backup
     ("restored-store", found.goes_on_from_revisions_that_never_were, "restored store: "),
     ("put-back-again", caches.keeps_what_is_missing_from_a_state, "cache follows: "),

@@ -9,6 +9,7 @@ from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.at_most_one import AtMostOne
 from mainstay.sim.checkers.bounded import BoundedAmplification
 from mainstay.sim.checkers.capacity import CapacityChecker
+from mainstay.sim.checkers.component_rights import ComponentRights
 from mainstay.sim.checkers.observed_generations import ObservedGenerations
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.checkers.recovery import Recovery
@@ -28,4 +29,5 @@ def always() -> list[Checker]:
         BoundedAmplification(),
         Recovery(),
         ObservedGenerations(()),
+        ComponentRights(),
     ]

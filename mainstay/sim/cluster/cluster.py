@@ -42,6 +42,7 @@ from mainstay.loop.fencing import LeaseTimes
 from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.lease import LeaseSettings
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
+from mainstay.server.auth import identities
 from mainstay.sim.checkers import Checker
 from mainstay.sim.checkers.always import always
 from mainstay.sim.checkers.run_checkers import RunCheckers
@@ -184,10 +185,16 @@ async def whole_cluster(
             cluster = Cluster(world, world.journal, client)
             for number in range(schedulers):
                 name = f"scheduler-{number + 1}"
-                world.add_program(name, partial(_schedule, cluster, name, scheduler_settings, schedulers > 1))
+                world.add_program(
+                    name,
+                    partial(_schedule, cluster, name, scheduler_settings, schedulers > 1),
+                    user=identities.SCHEDULER,
+                )
             for number in range(controlling.count):
                 name = f"controllers-{number + 1}"
-                world.add_program(name, partial(_control, cluster, name, controlling.loops))
+                world.add_program(
+                    name, partial(_control, cluster, name, controlling.loops), user=identities.CONTROLLERS
+                )
             await world.boot()
             while not _is_at_work(cluster, schedulers, controlling.count):
                 await tasks.sleep(_TICK)

@@ -5,7 +5,8 @@ be equal is what users see of it: which objects there are, who owns whom, what t
 that depends on the way is taken out:
 
 - uids, revisions, times and managed fields; generations, of which only is kept whether what was observed is the latest;
-- names that were made for an owner: such an object is told by its owner and what it says;
+- names that were made for an owner: such an object is told by its owner and what it says; and the name of the volume
+  with a pod's token;
 - what was done last, or went wrong last, in records of progress; and the order of conditions.
 
 Leases, states of components, Events and the servers' own books are left out. So is the evidence in a node's record: it
@@ -48,6 +49,7 @@ LEFT_OUT: Final = (
 )
 _OF_THE_WAY: Final = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink")
 _EVIDENCE: Final = re.compile(r'\\"evidence\\":\[.*?\]')
+_TOKEN_VOLUME: Final = re.compile(r"kube-api-access-[a-z0-9]{5}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _OF_THE_LAST_STEP: Final = ("lastAction", "lastError")
 # How often a Deployment has moved on, and what it wanted when it last looked at one of its sets: of those that have no
@@ -98,6 +100,7 @@ def _texts(entries: Iterable[Entry]) -> Iterator[tuple[str, str]]:
         text = msgspec.json.encode(_told(obj), order="sorted").decode()
         for made, instead in names:
             text = text.replace(made, instead)
+        text = _TOKEN_VOLUME.sub("kube-api-access-NAME", text)
         yield key.rpartition("/")[0], _EVIDENCE.sub("EVIDENCE", _TIME.sub("TIME", text))
 
 

@@ -57,7 +57,7 @@ class ResponseSent(msgspec.Struct, frozen=True, gc=False):
     revision: int
     """That of the object that was written; 0 if it is not about one."""
     body: bytes
-    """Empty for what is sent piece by piece."""
+    """Of a refusal, its message. Empty for what is sent piece by piece."""
     is_delivered: bool
     """False: a fault has kept it back. True does not mean that it arrived: the network has a say too."""
 

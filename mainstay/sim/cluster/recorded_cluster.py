@@ -30,6 +30,7 @@ from mainstay.journal.bundle import Bundle
 from mainstay.journal.record import EntryRecord, moment
 from mainstay.loop.component import ComponentSettings
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
+from mainstay.server.auth import identities
 from mainstay.sim.cluster.cluster import LEASE, NODE_LEASE
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario, Stage
@@ -88,8 +89,12 @@ class RecordedStage(Stage):
         for node in nodes:
             world.add_node(node["metadata"]["name"], _build_settings(node))
         for number in (1, 2):
-            world.add_program(f"scheduler-{number}", partial(self._schedule, f"scheduler-{number}"))
-            world.add_program(f"controllers-{number}", partial(self._control, f"controllers-{number}"))
+            world.add_program(
+                f"scheduler-{number}", partial(self._schedule, f"scheduler-{number}"), user=identities.SCHEDULER
+            )
+            world.add_program(
+                f"controllers-{number}", partial(self._control, f"controllers-{number}"), user=identities.CONTROLLERS
+            )
         world.add_program(ACCOUNTANT, self._count, is_spared=True)
 
     async def ready(self) -> None:

@@ -119,6 +119,9 @@ class ServerProxy:
         return [tap for tap in self.taps.values() if tap.who == who]
 
     async def answer(self, request: Request) -> Answer:
+        if request.arriving is not None:  # The history, and those who choose faults, know the whole of each request.
+            await request.arriving.read()
+            request.arriving = None
         asked = self._asked(request)
         self.history.add(asked)
         REQUEST_CONTEXT.set(
@@ -140,7 +143,7 @@ class ServerProxy:
             coming = self._handler(request)
             answer = await coming if isinstance(coming, Awaitable) else coming
         except StatusError as error:
-            self._note(asked, error.code, is_delivered=is_delivered)
+            self._note(asked, error.code, body=error.message.encode(), is_delivered=is_delivered)
             raise
         match answer:
             case Response():
@@ -284,6 +287,9 @@ class WatchProxy:
         self._held.clear()  # What it has not read by now it never gets.
         self.cut()
         return False
+
+    async def turn(self) -> None:
+        await self._stream.turn()
 
     async def drain(self) -> None:
         await self._stream.drain()

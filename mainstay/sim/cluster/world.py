@@ -16,10 +16,12 @@ Each program is on a host of its own name and has a token of its own, so everybo
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextvars import Context
 from datetime import timedelta
 from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from mainstay.agent.agent import Agent
 from mainstay.agent.fleet import PretendSettings, build_settings
@@ -29,12 +31,15 @@ from mainstay.client.client import Client
 from mainstay.client.config import Config
 from mainstay.client.limits import ClientLimits
 from mainstay.env import Env, tasks
+from mainstay.http.messages import Request
 from mainstay.http.server import HttpServer
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord
+from mainstay.server.auth import identities
 from mainstay.server.auth.authentication import Authenticator
-from mainstay.server.auth.authorization import MASTERS, User
-from mainstay.server.auth.tokens import AUDIENCE, Accepted, TokenRejected
+from mainstay.server.auth.authorization import MASTERS, User, add_authenticated
+from mainstay.server.auth.jwt import SigningKey
+from mainstay.server.auth.tokens import AUDIENCE, Accepted, AccountTokens, TokenRejected
 from mainstay.server.decisions.journal import ServerJournal, in_memory
 from mainstay.server.request.app import Api
 from mainstay.server.request.metrics import Metrics
@@ -71,6 +76,9 @@ DRAIN_WITHIN: Final = timedelta(seconds=10)
 BOOT_WITHIN: Final = timedelta(minutes=5)
 CALM: Final = timedelta(seconds=10)
 START_AGAIN_AFTER: Final = timedelta(seconds=1)
+# Of all servers of all worlds, and it repeats itself: runs with one seed have equal tokens.
+_SIGNING_KEY: Final = SigningKey(ec.derive_private_key(1, ec.SECP256R1()), is_repeatable=True)
+_BEARER: Final = "Bearer "
 
 
 class NotQuiet(SimulationError):
@@ -181,11 +189,11 @@ class World:
             async with self.client_for(name, env) as client:
                 await Agent(client, env, machine.runner(env), told, machine, recorder=self.recorder).run()
 
-        return self.add_program(name, main, user=User(f"system:node:{name}", ("system:nodes",)))
+        return self.add_program(name, main, user=identities.build_node_user(name))
 
     def know(self, name: str, user: User | None = None) -> None:
         """Let a name be known to the servers, so that clients may be made for it."""
-        self._users[TOKEN + name] = user or User(name, (MASTERS, "system:authenticated"))
+        self._users[TOKEN + name] = add_authenticated(user or User(name, (MASTERS,)))
 
     def client_for(self, name: str, env: Env, *, limits: ClientLimits | None = None) -> Client:
         """A client that asks as this program. It must be known: added, or told of with `know`."""
@@ -303,12 +311,12 @@ class World:
         """What the process of an API server does (compare server/process.py)."""
         await self._host.is_open.wait()
         port = self.ports[name] = StoreProxy(self._host.process, self.faults.committing)
-        authenticator = _Badges(self._users)
+        authenticator = _Badges(self._users, AccountTokens(_SIGNING_KEY, port, env))
         journal = None if self.journal is None else in_memory(self.journal, port, env.clock)
         api = await _started(port, env, authenticator, journal)
         gate = ServerProxy(name, api.answer, api.registry, self.history, self.faults, self.sim.loop)
         self.gates[name] = gate
-        http = await HttpServer.start(gate.answer, "0.0.0.0", PORT)
+        http = await HttpServer.start(gate.answer, "0.0.0.0", PORT, on_head=True)
         self._serving[name].set()
         try:
             await self.sim.loop.create_future()
@@ -354,9 +362,13 @@ async def _started(port: StoreProxy, env: Env, authenticator: Authenticator, jou
 class _Badges(Authenticator):
     """Knows the programs of a world, also those that are added later."""
 
-    def __init__(self, users: Mapping[str, User]) -> None:
-        super().__init__({})
+    def __init__(self, users: Mapping[str, User], accounts: AccountTokens) -> None:
+        super().__init__({}, accounts)
         self._programs = users
+
+    def learning(self, request: Request) -> Awaitable[None] | None:
+        token = (request.headers.get("authorization") or "").removeprefix(_BEARER)
+        return None if token in self._programs else super().learning(request)
 
     def review(self, token: str, audiences: Sequence[str] = ()) -> Accepted | TokenRejected:
         user = self._programs.get(token)

@@ -34,7 +34,7 @@ from mainstay.journal.bundle_contents import gathered
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.scheduler.why.placement import rests_on
 from mainstay.server.auth.authentication import Authenticator
-from mainstay.server.auth.authorization import MASTERS, User
+from mainstay.server.auth.authorization import MASTERS, Authorizer, User
 from mainstay.server.auth.kubeconfig import ByToken, kubeconfig_text, server_url
 from mainstay.server.decisions.journal import in_memory
 from mainstay.server.request.app import Api
@@ -216,7 +216,7 @@ async def serve_frozen(frozen: FrozenState, port: int = 0) -> AsyncIterator[Froz
         api = await Api.start(store, env, authenticator, journal=journal, options=options)
         closing.push_async_callback(api.stop)
         store.stand_still()
-        http = await HttpServer.start(api.answer, HOST, port, clock=SystemClock())
+        http = await HttpServer.start(api.answer, HOST, port, clock=SystemClock(), on_head=True)
         closing.push_async_callback(http.drain, DRAIN_WITHIN)
         url = server_url("http", HOST, http.addresses[0][1])
         yield FrozenServer(url, kubeconfig_text(url, ByToken("none-is-needed"), user=ADMIN.name))
@@ -269,5 +269,5 @@ class _StillStore(LocalStore):
 class _AnyAdministrator(Authenticator):
     """Takes every client for an administrator: there is nothing to protect, and kubectl sends no token without TLS."""
 
-    def authenticate(self, request: Request) -> User:
+    def authenticate(self, request: Request, authorizer: Authorizer) -> User:
         return ADMIN
