@@ -126,6 +126,7 @@ async def _call(
     # A disk is part of every environment. Clients leave nothing on it.
     env = Env(SystemClock(), Chance.fresh(), SystemDisk(Path()))
     async with Client(config, env, user_agent="mainstay", limits=limits) as client:
+        client.on_warning = lambda text: screen.note(f"Warning: {text}")
         return await work(client, screen)
 
 

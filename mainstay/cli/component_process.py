@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -15,8 +15,11 @@ from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.readiness import wait_for_server
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config
+from mainstay.client.informer import Informers
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks
-from mainstay.env.invariants import find_broken
+from mainstay.env.disk_checks import add_disk_checks
+from mainstay.env.health import Health
+from mainstay.http.health_pages import answer_health, is_health_path
 from mainstay.http.messages import Request, Response
 from mainstay.http.server import HttpServer
 from mainstay.journal.decisions import DecisionRecorder
@@ -56,15 +59,15 @@ def run_component(name: str, make: Make, options: ProcessOptions, measure: Measu
     """Run a component until SIGTERM or SIGINT. Raises `click.ClickException` for errors that its user can fix."""
     set_up_logs(options.log_format, options.verbose)
     machine.keep_files_private()
-    instance = options.instance or f"{name}.{machine.hostname().lower()}"
-    directory = options.data_dir or machine.state_dir(os.environ) / instance
+    options = replace(options, instance=options.instance or f"{name}.{machine.hostname().lower()}")
+    directory = options.data_dir or machine.state_dir(os.environ) / options.instance
     try:
         env = Env(SystemClock(), Chance.fresh(), SystemDisk(directory))
     except OSError as error:
         raise click.ClickException(f"cannot use data directory {directory}: {error.strerror}") from None
     try:
         config = load_config(options.kubeconfig)
-        tasks.run(_run(name, make, config, env, instance, options.journal, options.metrics, measure))
+        tasks.run(_run(name, make, config, env, directory, options, measure))
     except BadConfig as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
@@ -76,31 +79,53 @@ async def _run(
     make: Make,
     config: Config,
     env: Env,
-    instance: str,
-    has_journal: bool,
-    address: tuple[str, int] | None,
+    directory: Path,
+    options: ProcessOptions,
     measure: Measure,
 ) -> None:
     stopping = signals.StopSignals()
+    instance = options.instance
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(stopping.close)
+        health = stack.enter_context(Health(env.clock).active())
         client = await stack.enter_async_context(Client(config, env, user_agent=f"mainstay-{name}"))
-        shipper = await stack.enter_async_context(shipping(client, env, instance)) if has_journal else None
+        shipper = await stack.enter_async_context(shipping(client, env, instance)) if options.journal else None
         component = make(client, env, instance, None if shipper is None else add_log(shipper.record))
-        if address is not None:
+        add_disk_checks(health, directory)
+        health.add("informer-sync", lambda: find_unsynced(component.informers))
+        if options.metrics is not None:
             measured = measure(component)
             measured.shipper = shipper
-            await stack.enter_async_context(_metrics(component, measured, *address))
+            await stack.enter_async_context(_metrics(health, measured, *options.metrics))
         click.echo(f"mainstay {name}: connecting to {', '.join(config.servers)}")
-        running = tasks.spawn(_run_once_served(config, component), name=name)
-        asked = tasks.spawn(stopping.first(), name="wait for a signal")
-        try:
-            await asyncio.wait([running, asked], return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                running.result()
-        finally:
-            await tasks.stop(running)
-            await tasks.stop(asked)
+        await run_until_signal(_run_once_served(config, component), stopping, health)
+
+
+async def run_until_signal(work: Coroutine[Any, Any, None], stopping: signals.StopSignals, health: Health) -> None:
+    """Do the work of a process until a signal comes. Raises what the work raises, and `click.ClickException` when a
+    vital task has ended: the supervisor restarts the process."""
+    works = [tasks.spawn(each, name=name) for each, name in ((work, "work"), (stopping.first(), "wait for a signal"))]
+    failing = tasks.spawn(health.failed(), name="wait for a failure")
+    health.watch_loop().start()
+    await health.listen()
+    try:
+        await asyncio.wait([*works, failing], return_when=asyncio.FIRST_COMPLETED)
+        if works[0].done():
+            works[0].result()
+        elif failing.done():
+            raise click.ClickException(failing.result())
+        health.stopping()
+    finally:
+        for task in (*works, failing):
+            await tasks.stop(task)
+
+
+def find_unsynced(informers: Informers) -> str:
+    """Say which caches are not filled. A standby is ready, too: to take over."""
+    found = informers.all()
+    if not found:
+        return "no cache is filled yet"
+    return ", ".join(f"{each.collection} is not filled" for each in found if not each.cache.is_synced)
 
 
 async def _run_once_served(config: Config, component: Runnable) -> None:
@@ -124,25 +149,15 @@ def add_log(recorder: Recorder) -> Recorder:
 
 
 @contextlib.asynccontextmanager
-async def _metrics(
-    component: MeasuredComponent, measured: ComponentMetrics, host: str, port: int
-) -> AsyncIterator[None]:
-    def answer(request: Request) -> Response:
+async def _metrics(health: Health, measured: ComponentMetrics, host: str, port: int) -> AsyncIterator[None]:
+    def answer(request: Request) -> Response | Awaitable[Response]:
         match request.path:
             case "/metrics" if "application/openmetrics-text" in (request.headers.get("accept") or ""):
                 return Response(200, measured.render_open(), content_type=OPEN_METRICS)
             case "/metrics":
                 return Response(200, measured.render(), content_type=CONTENT_TYPE)
-            case "/healthz" | "/livez":
-                return Response(200, b"ok", content_type="text/plain")
-            case "/readyz":
-                if (bug := find_broken()) is not None:
-                    return Response(503, str(bug).encode(), content_type="text/plain")
-                # A standby is ready, too: to take over.
-                is_ready = bool(component.informers.all()) and all(
-                    informer.cache.is_synced for informer in component.informers.all()
-                )
-                return Response(200 if is_ready else 503, b"ok" if is_ready else b"caches", content_type="text/plain")
+            case path if is_health_path(path):
+                return answer_health(health, request)
             case _:
                 return Response(404, b"", content_type="text/plain")
 

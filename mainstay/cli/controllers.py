@@ -40,9 +40,15 @@ class ControllerNames(click.ParamType[tuple[str, ...]]):
     metavar="DURATION",
     help="Time until a standby takes over",
 )
+@click.option("--impersonate/--no-impersonate", default=True, show_default=True, help="Act as one user per controller")
 @component_options("controllers")
 def controllers(
-    only: tuple[str, ...], without: tuple[str, ...], lease: str, lease_duration: timedelta, **common: Any
+    only: tuple[str, ...],
+    without: tuple[str, ...],
+    lease: str,
+    lease_duration: timedelta,
+    impersonate: bool,
+    **common: Any,
 ) -> None:
     """Run the controllers.
 
@@ -53,6 +59,9 @@ def controllers(
     Of several processes with the same lease, one leads and the others stand by. When the leader fails, a standby takes
     over and the server rejects what the old leader may still send. Processes that run different controllers need
     different leases.
+
+    Each controller acts as the user system:controller:NAME, which the user of the kubeconfig must be allowed to
+    impersonate. --no-impersonate is for API servers that have no roles for these users, such as those of Kubernetes.
     """
     from mainstay.cli.component_process import ProcessOptions, run_component
     from mainstay.controllers.component import Controllers, UnknownController, chosen
@@ -74,7 +83,7 @@ def controllers(
     except ValueError as error:
         raise click.UsageError(f"--lease-duration: {error}") from error
     election = LeaseSettings(times=times, retry_every=min(RETRY_EVERY, lease_duration / 8))
-    settings = ComponentSettings(lease=election, has_events=True, build=build())
+    settings = ComponentSettings(lease=election, has_events=True, build=build(), impersonates=impersonate)
 
     def make(client: "Client", env: "Env", instance: str, recorder: "Recorder | None") -> "Controllers":
         return Controllers(

@@ -3,8 +3,8 @@
 With `--runner pretend` no container really runs, and one process can be thousands of nodes.
 """
 
-import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,19 +19,24 @@ from mainstay.agent.agent import Agent
 from mainstay.agent.runner import CannotRun
 from mainstay.agent.serve.server import AgentServing
 from mainstay.agent.settings import AgentSettings, TaintSetting
-from mainstay.cli.component_process import shipping
+from mainstay.api.system_users import build_node_user
+from mainstay.cli.component_process import run_until_signal, shipping
 from mainstay.cli.readiness import wait_for_server
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks
 from mainstay.env.build import build
 from mainstay.env.disk import DiskFull
+from mainstay.env.disk_checks import add_disk_checks
+from mainstay.env.health import Health
 from mainstay.http.certificates import BadCertificate, ServingCertificate, ensure_self_signed
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.loop.program import load_config
 from mainstay.loop.record import Recorder
 
 Work = Callable[[], Awaitable[None]]
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +79,8 @@ async def _run(config: Config, env: Env, directory: Path, node: AgentOptions) ->
     asked = signals.StopSignals()
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(asked.close)
+        health = stack.enter_context(Health(env.clock).active())
+        add_disk_checks(health, directory)
         client = await stack.enter_async_context(Client(config, env, user_agent="mainstay-agent"))
         recorder = None
         if node.journal:
@@ -84,15 +91,7 @@ async def _run(config: Config, env: Env, directory: Path, node: AgentOptions) ->
             work = await stack.enter_async_context(_running(client, env, directory, node, recorder))
         click.echo(f"mainstay agent {node.name}: connecting to {', '.join(config.servers)}")
         machine.settle()
-        running = tasks.spawn(_work_once_served(config, work), name="agent")
-        waiting = tasks.spawn(asked.first(), name="wait for a signal")
-        try:
-            await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                running.result()
-        finally:
-            await tasks.stop(running)
-            await tasks.stop(waiting)
+        await run_until_signal(_work_once_served(config, work), asked, health)
 
 
 async def _work_once_served(config: Config, work: Work) -> None:
@@ -106,18 +105,22 @@ async def _running(
 ) -> AsyncIterator[Work]:
     """An agent whose pods are real processes."""
     from mainstay.agent.runners.process import cgroups
+    from mainstay.agent.runners.process.isolation import find_isolation
     from mainstay.agent.runners.process.runner import ProcessRunner
 
     worker = tasks.Worker("start")
     try:
         certificate = await _certificate(worker, client.config, env, directory, node)
         limits = await worker.run(cgroups.find, directory)
+        isolation = await worker.run(find_isolation, directory)
     finally:
         worker.close()
+    if isolation.missing:
+        _logger.warning("pods of this node are not fully isolated from the machine: %s", isolation.summary)
     authorities = client.config.tls.authorities
     serving = await AgentServing.start(env, *node.listen, certificate=certificate, authorities=authorities)
     try:
-        runner = ProcessRunner(directory)
+        runner = ProcessRunner(directory, isolation)
         server = client.config.addresses[0]
         settings = AgentSettings(
             name=node.name,
@@ -135,6 +138,8 @@ async def _running(
             lease=node.lease,
             pods_max=node.pods_max,
             build=build(),
+            container_user=isolation.container_user,
+            isolation=isolation.summary,
             limits_note=limits.note,
         )
         agent = Agent(client, env, runner, settings, machine.SystemMachine(str(directory)), recorder=recorder)
@@ -150,7 +155,7 @@ async def _certificate(
     """Make the agent's serving certificate. None if its server uses plain HTTP."""
     if not config.addresses[0].is_tls:
         return None
-    user = f"system:node:{node.name}"
+    user = build_node_user(node.name)
     return await worker.run(ensure_self_signed, env.disk, directory, env.clock, user, [node.address])
 
 

@@ -1,9 +1,9 @@
 """`mainstay server`: run an API server."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -14,8 +14,10 @@ from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.sizes import Bytes
 
 if TYPE_CHECKING:
+    from mainstay.http.server import HttpLimits
     from mainstay.server.auth.authorization import User
-    from mainstay.server.process import ServerProcess, StoreChoice, Tls
+    from mainstay.server.process import ServerProcess, Tls
+    from mainstay.server.store_choice import StoreChoice
 
 
 class _StoreType(click.ParamType["StoreChoice"]):
@@ -24,7 +26,7 @@ class _StoreType(click.ParamType["StoreChoice"]):
     def convert(
         self, value: "str | StoreChoice", param: click.Parameter | None, ctx: click.Context | None
     ) -> "StoreChoice":
-        from mainstay.server.process import EtcdChoice, MemoryChoice, SqliteChoice
+        from mainstay.server.store_choice import EtcdChoice, MemoryChoice, SqliteChoice
 
         if not isinstance(value, str):
             return value
@@ -47,7 +49,19 @@ class _StoreType(click.ParamType["StoreChoice"]):
         return endpoint
 
 
+C = TypeVar("C", bound=Callable[..., Any])
+
+_FILES_FEW = 4096
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def _setting(name: str, default: str | int, metavar: str, text: str, param: click.ParamType[Any]) -> Callable[[C], C]:
+    """An option with a default that its help shows."""
+    return click.option(name, type=param, default=default, show_default=True, metavar=metavar, help=text)
+
+
+def _limit(name: str, default: int, text: str, least: int = 1) -> Callable[[C], C]:
+    return _setting(name, default, "N", text, click.IntRange(least))
 
 
 @click.command()
@@ -58,43 +72,18 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="DIR",
     help="Data directory, made if missing",
 )
-@click.option(
-    "--listen",
-    type=AddressParam(),
-    default="127.0.0.1:6443",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Address to listen on; port 0 takes a free one",
-)
-@click.option(
-    "--store",
-    type=_StoreType(),
-    default="sqlite",
-    show_default=True,
-    metavar="sqlite|memory|etcd=URL,…",
-    help="Storage of the objects",
-)
+@_setting("--listen", "127.0.0.1:6443", "HOST:PORT", "Address to listen on; port 0 takes a free one", AddressParam())
+@_setting("--store", "sqlite", "sqlite|memory|etcd=URL,…", "Storage of the objects", _StoreType())
 @click.option("--token-file", type=_FILE, metavar="CSV", help="Users with static bearer tokens")
 @click.option("--tls-cert", type=_FILE, metavar="FILE", help="Serving certificate  [default: self-made]")
 @click.option("--tls-key", type=_FILE, metavar="FILE", help="Key of --tls-cert")
 @click.option("--client-ca", type=_FILE, metavar="FILE", help="Also accept client certificates of this CA")
 @click.option("--insecure", is_flag=True, help="Serve plain HTTP, tokens readable by anyone")
-@click.option(
-    "--max-connections",
-    type=click.IntRange(1),
-    default=20000,
-    show_default=True,
-    metavar="N",
-    help="Connections before the server answers 503",
-)
-@click.option(
-    "--max-body",
-    type=Bytes(),
-    default="3MiB",
-    show_default=True,
-    metavar="SIZE",
-    help="Size of a request before it answers 413",
-)
+@_limit("--max-connections", 20000, "Connections before the server answers 503")
+@_limit("--max-connections-per-address", 1000, "Limit per address without certificate")
+@_limit("--max-requests-inflight", 400, "Seats of flow control for reads", least=0)
+@_limit("--max-mutating-requests-inflight", 200, "Seats of flow control for writes", least=0)
+@_setting("--max-body", "3MiB", "SIZE", "Size of a request before it answers 413", Bytes())
 @click.option(
     "--audit-log",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -102,21 +91,14 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Append a JSON line for each request",
 )
 @click.option("--journal/--no-journal", default=True, show_default=True, help="Record object history and decisions")
+@_setting("--journal-keep", "7d", "DURATION", "Retention time of the journal", Duration())
+@_setting("--journal-bytes", "2GiB", "SIZE", "Size limit for history, and for decisions", Bytes())
 @click.option(
-    "--journal-keep",
-    type=Duration(),
-    default="7d",
+    "--pod-security-default",
+    type=click.Choice(["privileged", "baseline", "restricted"]),
+    default="baseline",
     show_default=True,
-    metavar="DURATION",
-    help="Retention time of the journal",
-)
-@click.option(
-    "--journal-bytes",
-    type=Bytes(),
-    default="2GiB",
-    show_default=True,
-    metavar="SIZE",
-    help="Size limit for history, and for decisions",
+    help="Pod Security level of unlabelled namespaces",
 )
 @click.option("--otlp-endpoint", default="", metavar="URL", help="Send decisions and writes as OTLP spans")
 @log_options
@@ -130,11 +112,15 @@ def server(
     client_ca: Path | None,
     insecure: bool,
     max_connections: int,
+    max_connections_per_address: int,
+    max_requests_inflight: int,
+    max_mutating_requests_inflight: int,
     max_body: int,
     audit_log: Path | None,
     journal: bool,
     journal_keep: timedelta,
     journal_bytes: int,
+    pod_security_default: str,
     otlp_endpoint: str,
     log_format: str,
     verbose: int,
@@ -152,8 +138,8 @@ def server(
     --token-file has lines of token,user,uid,"group1,group2". --otlp-endpoint is an OpenTelemetry collector, for example
     http://127.0.0.1:4318/v1/traces, and needs pip install 'mainstay[otel]'.
     """
+    from mainstay.api.pod_security_checks import SecurityLevel
     from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, tasks
-    from mainstay.http.server import HttpLimits
     from mainstay.server.decisions.journal import JournalLimits
     from mainstay.server.process import CannotGoOn, ServerCannotStart, ServerOptions, serve
 
@@ -164,9 +150,11 @@ def server(
         store=store,
         tls=_tls(tls_cert, tls_key, client_ca, insecure),
         tokens=_tokens(token_file),
-        http=HttpLimits(connections=max_connections, body_bytes=max_body),
+        http=_limits(max_connections, max_connections_per_address, max_body),
+        seats=max(1, max_requests_inflight + max_mutating_requests_inflight),
         audit_log=audit_log,
         journal=JournalLimits(journal_keep, journal_bytes) if journal else None,
+        security=SecurityLevel(pod_security_default),
         traces=otlp_endpoint,
     )
     set_up_logs(log_format, verbose)
@@ -183,6 +171,22 @@ def server(
 
 def _say_ready(process: "ServerProcess") -> None:
     click.echo(f"mainstay server is ready at {process.url}, kubeconfig {process.kubeconfig}")
+
+
+def _limits(connections: int, per_address: int, body_bytes: int) -> "HttpLimits":
+    from mainstay.env import machine
+    from mainstay.http.server import HttpLimits
+
+    limits = HttpLimits(connections=connections, connections_per_address=per_address, body_bytes=body_bytes)
+    files = machine.raise_file_limit()
+    fitting = limits.fit(files)
+    if files < _FILES_FEW and fitting.connections < connections:
+        click.echo(
+            f"at most {fitting.connections} connections instead of {connections}: this process may open only {files}"
+            " files. Raise the hard limit (ulimit -Hn)",
+            err=True,
+        )
+    return fitting
 
 
 def _tls(certificate: Path | None, key: Path | None, client_authority: Path | None, insecure: bool) -> "Tls":

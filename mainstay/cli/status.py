@@ -1,9 +1,10 @@
 """`mainstay status`: show what runs of the cluster on this machine, and what is ready."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 import click
 import msgspec
@@ -17,9 +18,15 @@ from mainstay.cli.exits import Exit
 from mainstay.cli.hold_target import list_holds, render_holds
 from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.readiness import NodeState, connect, find_ready, read_nodes
-from mainstay.env import Chance, Env, SystemClock, SystemDisk, commands, disk, tasks
+from mainstay.env import Chance, Env, SystemClock, SystemDisk, commands, disk, health_socket, tasks
+from mainstay.env.check_result import CheckResult
+from mainstay.env.health_socket import HealthQuestion
 from mainstay.supervisor import records
 from mainstay.supervisor.records import ProcessRecord
+
+ANSWER_WITHIN: Final = timedelta(seconds=5)
+STARTING_FOR: Final = timedelta(seconds=30)
+"""Until a process is this old, a check that fails may be one that has not passed yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,8 @@ class _State:
     now: datetime
     holds: tuple[ParsedHold, ...] = ()
     """The active ones."""
+    failing: Mapping[str, Sequence[CheckResult] | None] = field(default_factory=dict)
+    """The checks that fail of each running component. None: it cannot be asked."""
 
     @property
     def wanted(self) -> list[str]:
@@ -53,10 +62,14 @@ class _State:
     @property
     def code(self) -> Exit:
         is_complete = {*self.wanted} <= {*self.running}
-        if is_complete and len(self.ready) == len(self.node_names):
-            return Exit.SATISFIED
         # A supervisor restarts what is missing. Without one, only a complete cluster can become ready.
-        return Exit.WAITING if is_complete or self.supervisor is not None else Exit.BLOCKED
+        if not is_complete and self.supervisor is None:
+            return Exit.BLOCKED
+        unhealthy = [name for name, failing in self.failing.items() if failing]
+        if any(self.now - self.running[name].since >= STARTING_FOR for name in unhealthy):
+            return Exit.ERROR
+        is_ready = is_complete and not unhealthy and len(self.ready) == len(self.node_names)
+        return Exit.SATISFIED if is_ready else Exit.WAITING
 
 
 @click.command()
@@ -72,8 +85,8 @@ def status(data_dir: Path, output: str) -> int:
         mainstay status -o json
 
     \b
-    Exit codes: 0 everything runs and is ready, 1 error, 2 something does not run and no supervisor restarts it (run
-    `mainstay up`), 3 starting
+    Exit codes: 0 everything runs and is ready, 1 error, or a health check fails, 2 something does not run and no
+    supervisor restarts it (run `mainstay up`), 3 starting
     """
     set_up_logs("text", 0)
     try:
@@ -101,7 +114,19 @@ async def _read_state(cluster: LocalCluster) -> _State:
     async with connect(cluster.kubeconfig, cluster.url, env) as client:
         nodes = None if client is None else await read_nodes(client)
         holds = () if client is None else await list_holds(client, clock.wall())
-    return _State(cluster, supervisor, known, running, nodes, clock.wall(), holds)
+    return _State(cluster, supervisor, known, running, nodes, clock.wall(), holds, await _ask_all(cluster.run, running))
+
+
+async def _ask_all(run: Path, names: Iterable[str]) -> Mapping[str, Sequence[CheckResult] | None]:
+    """Ask all components at once which checks fail."""
+    asking = {
+        name: tasks.spawn(
+            health_socket.ask(health_socket.build_path(run, name), HealthQuestion.READY, ANSWER_WITHIN),
+            name="ask health",
+        )
+        for name in names
+    }
+    return {name: await task for name, task in asking.items()}
 
 
 def _render_json(state: _State) -> str:
@@ -116,6 +141,7 @@ def _render_json(state: _State) -> str:
                 "running": is_running,
                 "restarts": record.restarts if record is not None else 0,
                 "since": format_time(record.since) if record is not None and is_running else None,
+                "failingChecks": _render_checks(state.failing.get(name)),
             }
         )
     ready = state.ready
@@ -143,6 +169,10 @@ def _render_json(state: _State) -> str:
     return msgspec.json.format(msgspec.json.encode(shown)).decode()
 
 
+def _render_checks(failing: Sequence[CheckResult] | None) -> list[dict[str, str]] | None:
+    return None if failing is None else [{"name": each.name, "problem": each.problem} for each in failing]
+
+
 def _render_text(state: _State) -> str:
     lines = [f"data       {state.cluster.data_dir}", f"server     {state.cluster.url}"]
     if state.supervisor is not None:
@@ -165,6 +195,7 @@ def _render_text(state: _State) -> str:
             seconds = max((record.retry_at - state.now).total_seconds(), 0)
             log = state.cluster.logs / f"{name}.log"
             lines.append(f"{'':<15}restarting in {seconds:.0f} s; its log is {log}")
+        lines += [f"{'':<15}check {each.name} fails: {each.problem}" for each in state.failing.get(name) or ()]
     lines += [*render_holds(state.holds, state.now), "", f"export KUBECONFIG={state.cluster.kubeconfig}"]
     return "\n".join(lines)
 
@@ -173,7 +204,7 @@ def _describe(state: _State, name: str, ready: list[str]) -> str:
     if name not in state.running:
         return "restarting" if state.supervisor is not None else "stopped"
     if name not in state.node_names:
-        return "running"
+        return "unhealthy" if state.failing.get(name) else "running"
     if state.nodes is None:
         return "unknown"
     return "Ready" if name in ready else "NotReady"

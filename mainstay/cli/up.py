@@ -120,4 +120,5 @@ def up(data_dir: Path, detach: bool, patience: timedelta, **given: Any) -> int:
         path = error.filename or data_dir
         raise click.ClickException(f"no permission to use {path}: choose another directory with --data-dir") from error
     except OSError as error:
-        raise click.ClickException(f"{error.filename or data_dir}: {error.strerror or error}") from error
+        what = f"cannot use {error.filename or data_dir}: {error.strerror or error}"
+        raise click.ClickException(f"{what}; choose another directory with --data-dir") from error

@@ -38,6 +38,7 @@ class Cluster:
         self.shared = self.directory / "shared"
         """Where workloads leave their traces."""
         self.shared.mkdir()
+        self.shared.chmod(0o777)
         self.kubeconfig = self.data_dir / "kubeconfig"
         self._nodes = nodes
         self._is_kept = False
@@ -47,6 +48,7 @@ class Cluster:
     def __enter__(self) -> "Cluster":
         try:
             self.up()
+            allow_host_paths(self.kubectl)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -193,11 +195,30 @@ def a_web_pod(name: str, port: int = 8080) -> Any:
     container = {
         "name": "web",
         "image": "none",
-        "command": [sys.executable, str(HERE / "web.py"), str(port), name],
+        "command": [*script_command("web.py"), str(port), name],
         "readinessProbe": probe,
         "resources": {"requests": {"cpu": "10m", "memory": "20Mi"}},
     }
     return _a_pod(name, container, {})
+
+
+def script_command(name: str) -> list[str]:
+    """A command that runs a script of this directory. By its text: a pod may not see where it is, such as in a home.
+    In a list of processes the name of the script is the end of an argument."""
+    return [sys.executable, "-c", f"{(HERE / name).read_text()}\n# {name}"]
+
+
+def allow_host_paths(kubectl: Callable[..., str]) -> None:
+    """Let pods of the namespace `default` mount directories of the machine."""
+    label = "pod-security.kubernetes.io/enforce=privileged"
+    kubectl("label", "namespace", "default", label, "--overwrite")
+
+
+def mount_shared(spec: Any, shared: Path) -> Any:
+    """A pod's spec whose containers find a directory of the machine at its own path."""
+    for container in spec["containers"]:
+        container["volumeMounts"] = [{"name": "shared", "mountPath": str(shared)}]
+    return {**spec, "volumes": [{"name": "shared", "hostPath": {"path": str(shared)}}]}
 
 
 def an_exclusive_pod(name: str, cluster: Cluster) -> Any:
@@ -205,10 +226,11 @@ def an_exclusive_pod(name: str, cluster: Cluster) -> Any:
     container = {
         "name": "only",
         "image": "none",
-        "command": [sys.executable, str(HERE / "exclusive.py"), str(cluster.shared), name],
+        "command": [*script_command("exclusive.py"), str(cluster.shared), name],
         "resources": {"requests": {"cpu": "10m", "memory": "20Mi"}},
     }
-    return _a_pod(name, container, {"mainstay.dev/at-most-one": "true"})
+    pod = _a_pod(name, container, {"mainstay.dev/at-most-one": "true"})
+    return {**pod, "spec": mount_shared(pod["spec"], cluster.shared)}
 
 
 def _a_pod(name: str, container: Any, annotations: dict[str, str]) -> Any:

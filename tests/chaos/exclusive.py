@@ -17,6 +17,7 @@ EVERY_S = 0.05
 
 
 def main() -> None:
+    os.umask(0)  # Each pod is another user of the machine, and the next one has to open these files, too.
     directory, identity = Path(sys.argv[1]), sys.argv[2]
     directory.mkdir(parents=True, exist_ok=True)
     lock = os.open(directory / f"{identity}.lock", os.O_RDWR | os.O_CREAT)

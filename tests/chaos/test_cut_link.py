@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from mainstay.loop.fencing import LeaseTimes, MayStart, ObservedLease, may_start, observed
-from tests.chaos.cluster import HERE
+from tests.chaos.cluster import allow_host_paths, mount_shared, script_command
 from tests.chaos.namespaces import FarMachine
 from tests.clients.server_process import ServerProcess
 from tests.processes import eventually, wait_until
@@ -39,6 +39,8 @@ class Site:
         self.far = far
         self.directory = directory
         self.shared = directory / "shared"
+        self.shared.mkdir()
+        self.shared.chmod(0o777)
         self._agent: subprocess.Popen[bytes] | None = None
 
     def start_agent(self) -> None:
@@ -88,18 +90,22 @@ class Site:
         return done.stdout
 
     def run_pod(self, name: str, *, is_at_most_one: bool) -> None:
-        command = [sys.executable, str(HERE / "exclusive.py"), str(self.shared), name]
+        command = [*script_command("exclusive.py"), str(self.shared), name]
         annotations = {"mainstay.dev/at-most-one": "true"} if is_at_most_one else {}
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "annotations": annotations},
-            "spec": {
-                "nodeName": NODE,
-                "terminationGracePeriodSeconds": 30,
-                "containers": [{"name": "only", "image": "none", "command": command}],
-            },
+            "spec": mount_shared(
+                {
+                    "nodeName": NODE,
+                    "terminationGracePeriodSeconds": 30,
+                    "containers": [{"name": "only", "image": "none", "command": command}],
+                },
+                self.shared,
+            ),
         }
+        allow_host_paths(self.kubectl)
         self.kubectl("apply", "-f", "-", given=json.dumps(pod))
         self.kubectl("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=30s")
 
@@ -170,7 +176,7 @@ def test_a_pod_that_was_replaced_meanwhile_never_comes_back(site: Site):
     site.wait_until_a_replacement_may_start()
     site.kubectl("delete", "pod", "only", "--force", "--grace-period=0")
     with subprocess.Popen(
-        [sys.executable, str(HERE / "exclusive.py"), str(site.shared), "only"], stdout=subprocess.DEVNULL
+        [*script_command("exclusive.py"), str(site.shared), "only"], stdout=subprocess.DEVNULL
     ) as successor:
         try:
             eventually(lambda: site.is_running("only"))

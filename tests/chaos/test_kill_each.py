@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chaos.cluster import Cluster, a_web_pod, an_exclusive_pod, processes_of
-from tests.chaos.promises import Writer, gaps, lost
+from tests.chaos.promises import CLIENT_LEAVES_SOCKETS, Writer, gaps, lost
 from tests.requirements import needs
 
-pytestmark = [pytest.mark.slow, needs("kubectl")]
+pytestmark = [pytest.mark.slow, needs("kubectl"), CLIENT_LEAVES_SOCKETS]
 
 WEB = ("web-0", "web-1", "web-2")
 ONLY = ("only-0", "only-1")

@@ -1,9 +1,8 @@
 """Workloads as a user writes them who does not want to lose a request: Deployment, Service, budget."""
 
-import sys
 from typing import Any
 
-from tests.chaos.cluster import HERE, Cluster
+from tests.chaos.cluster import Cluster, mount_shared, script_command
 
 REQUESTS = {"requests": {"cpu": "10m", "memory": "20Mi"}}
 
@@ -19,7 +18,7 @@ def a_web_deployment(
     container = {
         "name": "web",
         "image": "none",
-        "command": [sys.executable, str(HERE / "web.py"), "8080"],
+        "command": [*script_command("web.py"), "8080"],
         "env": env,
         "ports": [{"name": "http", "containerPort": 8080}],
         "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1},
@@ -43,10 +42,11 @@ def an_exclusive_deployment(name: str, cluster: Cluster) -> Any:
     container = {
         "name": "only",
         "image": "none",
-        "command": [sys.executable, str(HERE / "exclusive.py"), str(cluster.shared), name],
+        "command": [*script_command("exclusive.py"), str(cluster.shared), name],
         "resources": REQUESTS,
     }
     made = _a_deployment(name, container, {}, 1)
+    made["spec"]["template"]["spec"] = mount_shared(made["spec"]["template"]["spec"], cluster.shared)
     made["spec"]["template"]["metadata"]["annotations"] = {"mainstay.dev/at-most-one": "true"}
     return made
 

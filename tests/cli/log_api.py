@@ -86,7 +86,7 @@ async def a_log_api(sim: Simulation) -> AsyncIterator[LogApi]:
     """On the host `server`. The code of the test is on `client`."""
     api = LogApi()
     with sim.network.host("server").active():
-        http = await HttpServer.start(api.answer, "0.0.0.0", PORT)
+        http = await HttpServer.start(api.answer, "0.0.0.0", PORT, on_head=True)
     with sim.network.host("client").active():
         try:
             yield api

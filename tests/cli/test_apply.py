@@ -13,7 +13,7 @@ from mainstay.cli.apply import ApplyOptions, apply_all
 from mainstay.cli.exits import Exit
 from mainstay.cli.manifests import parse_manifests, read_manifests
 from mainstay.cli.output import Output, OutputFormat
-from mainstay.client.client import Client
+from mainstay.client.client import Client, parse_warning
 from mainstay.client.errors import NotFound
 from tests.cli.paper import Paper
 from tests.client.world import a_world
@@ -77,6 +77,20 @@ async def refused(client: Client, text: str, options: ApplyOptions = PLAIN) -> P
     paper = Paper()
     assert await apply_all(client, paper, parse_manifests(text, "a.yaml"), options) == Exit.ERROR
     return paper
+
+
+async def test_warnings_of_the_server_are_shown(sim):
+    text = TWO.replace("spec: {containers", 'spec: {subdomain: "x", containers')
+    async with a_world(sim) as world:
+        paper = Paper()
+        world.client.on_warning = paper.note
+        assert await apply_all(world.client, paper, parse_manifests(text, "two.yaml"), PLAIN) == Exit.SATISFIED
+        words = "not enforced: there is no cluster DNS: read the EndpointSlices of the Service"
+        assert f"spec.template.spec.subdomain: {words}" in paper.notes
+
+
+def test_a_warning_is_read_from_its_header():
+    assert parse_warning(r'299 - "unknown field \"a\\b\""') == 'unknown field "a\\b"'
 
 
 async def test_what_was_made_what_was_changed_and_what_was_not_is_told_apart(sim):

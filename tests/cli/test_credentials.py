@@ -10,6 +10,9 @@ from mainstay.cli.cluster import ClusterSettings, LocalCluster
 from mainstay.cli.credentials import FILE, ensure_all
 from mainstay.client.config import from_kubeconfig_file
 from mainstay.env import SystemDisk
+from mainstay.server.auth.authorization import User
+from mainstay.server.auth.certificates import issue_client
+from mainstay.server.auth.kubeconfig import ByCertificate, kubeconfig_text
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ALL = ["scheduler", "controllers", "node-a1", "node-b1"]
@@ -61,20 +64,30 @@ def test_one_that_cannot_be_read_is_made_again(tmp_path: Path):
     assert ensure_all(a_cluster(tmp_path), disk, At(NOW)) == ["node-b1"]
 
 
-def test_an_agent_has_the_identity_of_its_node_only(tmp_path: Path):
+def read_subject(path: Path) -> tuple[list[str], list[str]]:
+    subject = x509.load_pem_x509_certificate(from_kubeconfig_file(path).tls.certificate.encode()).subject
+    found = (subject.get_attributes_for_oid(oid) for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME))
+    names, groups = ([str(each.value) for each in attributes] for attributes in found)
+    return names, groups
+
+
+def test_each_component_has_its_own_identity_and_none_has_full_access(tmp_path: Path):
     ensure_all(a_cluster(tmp_path), SystemDisk(tmp_path), At(NOW))
 
-    config = from_kubeconfig_file(tmp_path / "nodes" / "node-a1" / FILE)
+    assert read_subject(tmp_path / "nodes" / "node-a1" / FILE) == (["system:node:node-a1"], ["system:nodes"])
+    assert read_subject(tmp_path / "scheduler" / FILE) == (["system:kube-scheduler"], [])
+    assert read_subject(tmp_path / "controllers" / FILE) == (["system:kube-controller-manager"], [])
 
-    subject = x509.load_pem_x509_certificate(config.tls.certificate.encode()).subject
-    names = [
-        (attribute.oid, attribute.value)
-        for attribute in subject
-        if attribute.oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)
-    ]
-    assert sorted(names, key=str) == sorted(
-        [(NameOID.COMMON_NAME, "system:node:node-a1"), (NameOID.ORGANIZATION_NAME, "system:nodes")], key=str
-    )
+
+def test_credentials_with_full_access_of_an_older_release_are_replaced(tmp_path: Path):
+    disk, cluster = SystemDisk(tmp_path), a_cluster(tmp_path)
+    ensure_all(cluster, disk, At(NOW))
+    issued = issue_client(disk, At(NOW), User("system:kube-scheduler", ("system:masters",)))
+    shown = ByCertificate(issued.authority, issued.certificate, issued.key)
+    (tmp_path / "scheduler" / FILE).write_text(kubeconfig_text(cluster.url, shown))
+
+    assert ensure_all(cluster, disk, At(NOW)) == ["scheduler"]
+    assert read_subject(tmp_path / "scheduler" / FILE) == (["system:kube-scheduler"], [])
 
 
 def test_only_the_administrators_file_is_called_kubeconfig_and_only_its_owner_reads_it(tmp_path: Path):

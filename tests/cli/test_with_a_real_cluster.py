@@ -70,8 +70,10 @@ spec:
   containers:
   - name: c
     image: none
-    workingDir: DIRECTORY
+    workingDir: /work-of-it
+    volumeMounts: [{name: work, mountPath: /work-of-it}]
     command: [sh, -c, "test -e again && { echo second; sleep 60; }; touch again; echo first; exit 3"]
+  volumes: [{name: work, emptyDir: {}}]
 """
 UNABLE: Final = """
 apiVersion: v1
@@ -152,9 +154,7 @@ def test_a_container_gets_what_it_refers_to_and_its_log_is_shown_in_every_form(m
 
 
 def test_the_log_of_the_container_before_the_restart_is_kept(mainstay: Cluster):
-    working_dir = mainstay.directory / "work"
-    working_dir.mkdir()
-    mainstay("apply", "-f", "-", stdin=RESTARTING.replace("DIRECTORY", str(working_dir)))
+    mainstay("apply", "-f", "-", stdin=RESTARTING)
     eventually(lambda: mainstay.run("logs", "restarting").stdout == "second\n")
     assert mainstay("logs", "restarting", "--previous") == "first\n"
     mainstay("delete", "pod", "restarting", "--now")
