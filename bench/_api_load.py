@@ -290,7 +290,8 @@ def pod_name(number: int) -> str:
 
 
 _NAME: Final = b"N-A-M-E"
-_SPEC: Final = {name: value for name, value in OBJECT["spec"].items() if name != "priorityClassName"}
+_NOT_THERE: Final = ("priorityClassName", "serviceAccountName")
+_SPEC: Final = {name: value for name, value in OBJECT["spec"].items() if name not in _NOT_THERE}
 _POD: Final = json.dumps(
     {
         **OBJECT,
