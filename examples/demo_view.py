@@ -117,6 +117,7 @@ class View:
         return sorted(
             f"{address}:{port['port']}"
             for piece in self.objects[ENDPOINT_SLICES].values()
+            if (piece["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != "kubernetes"
             for endpoint in piece.get("endpoints") or ()
             if (endpoint.get("conditions") or {}).get("ready") is not False
             for address in endpoint["addresses"]
