@@ -451,3 +451,29 @@ def test_a_docstring_that_users_read_is_a_literal():
 )
 def test_what_only_contains_the_letters_of_a_retired_word_is_left_alone(source: str):
     assert list(find_uses("mainstay/store/planted.py", source)) == []
+
+
+def test_a_loop_that_nothing_supervises_is_found(tmp_path: Path):
+    source = """
+from mainstay.env import tasks, vital
+
+async def forever():
+    while True:
+        await work()
+
+async def once():
+    await work()
+
+def start():
+    tasks.spawn(forever(), name="a")
+    tasks.spawn(once(), name="b")
+    vital.spawn(forever(), name="c")
+"""
+    tree = a_house(tmp_path, server__planted=source, server__excused=source)
+
+    found = tidy_tree.check_loops(tree, [("mainstay/server/excused.py", "forever"), ("mainstay/gone.py", "forever")])
+
+    assert [(finding.path, finding.line, finding.rule) for finding in found] == [
+        ("mainstay/server/planted.py", 12, Rule.UNSUPERVISED),
+        ("mainstay/gone.py", 1, Rule.STALE_EXCEPTION),
+    ]

@@ -20,11 +20,11 @@ DOORS: Final = {
     # One pod on its node: lifecycle, containers, probes, volumes, and the status that is reported.
     "agent/pod": "why.containers",
     # What runs containers: real processes, or nothing at all.
-    "agent/runners": "pretend pretend_containers process.cgroups process.runner process.shutdown",
+    "agent/runners": "pretend pretend_containers process.cgroups process.isolation process.runner process.shutdown",
     # What an agent serves to the API server: logs, exec, ports, and resource usage.
     "agent/serve": "server",
     # The kinds that are always there, each declared in the module of its theme.
-    "api/kinds": "apiextensions decisions mainstay metrics pods policy sampling",
+    "api/kinds": "apiextensions checks decisions flowcontrol mainstay metrics pods policy rbac sampling",
     # What `kubectl get` shows of each kind: the columns, and how they are filled.
     "api/tables": "jsonpath texts",
     # One package per workload or concern: each compares desired with observed state and corrects the difference.
@@ -56,7 +56,7 @@ DOORS: Final = {
         "blame blame_text coupling coupling_text declared diff fields moment placements rebuild registry "
         "replay writers "
     ),
-    # What would let a pod run: the smallest changes, each of them tried out.
+    # What would let a pod run: the smallest changes, each of them verified.
     "explain/cures": "owner values",
     # All that is said of a workload, joined around one object and one generation, and what follows from it.
     "explain/debug": "builder text view",
@@ -64,13 +64,13 @@ DOORS: Final = {
     "explain/plan": "admission planner text values",
     # What happened to an object, line by line, across all controllers, with what led to what.
     "explain/story": "lines render scope text timeline",
-    # `mainstay why`: why an object is not as it should be, or what became of it.
+    # `mainstay why`: why an object is not healthy, or what became of it.
     "explain/why": (
         "answer case causes components control dispatch found pods refusals removal resource_quotas text "
         "trouble workload "
     ),
     # HTTP/1.1 and WebSocket for the API server: bytes in, requests to a handler, answers out in order.
-    "http": "certificates messages outgoing server streams websocket",
+    "http": "certificates health_pages messages outgoing server streams websocket",
     # The work queue: deduplicates keys, orders them fairly, and delays retries. work_queue.py is what loops use.
     "loop/queue": "items",
     # Which node a pod goes to: decided from columns kept in memory, made true by the server's commit.
@@ -79,12 +79,12 @@ DOORS: Final = {
     "scheduler/cache": "charge",
     # The scheduling queue: pods that wait for a node, ordered by priority, backoff and what may cure them.
     "scheduler/queue": "scheduling_queue",
-    # What the scheduler tells `why`, `timeline`, `debug` and `plan`: decisions made again, and cures.
+    # What the scheduler tells `why`, `timeline`, `debug` and `plan`: replayed decisions, and cures.
     "scheduler/why": "debug placement plan pods relevance zone_quota",
     # The API server: what speaks Kubernetes to the outside, over the store.
-    "server": "process",
+    "server": "process store_choice",
     # Authentication, authorization, and the certificates and tokens they rest on.
-    "server/auth": "authentication authorization certificates kubeconfig tokens",
+    "server/auth": "authentication authorization certificates identities jwt kubeconfig tokens",
     # CustomResourceDefinitions: serve the kinds they define, keep their status, clean up after them.
     "server/crd": "definitions",
     # The journal of the cluster: collect decisions, serve them, and expose them as objects, spans and counts.
@@ -108,7 +108,7 @@ DOORS: Final = {
         "released reserved told watch_contract "
     ),
     # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.
-    "sim/cluster": "history program_lifecycle recorded_cluster world",
+    "sim/cluster": "history program_lifecycle recorded_cluster server_proxy world",
     # What a failing run gives: all of it made from its bundle (run_bundle.py), by making the run again.
     "sim/failure": "divergence frozen_server nearest_pass report rerun shrinker",
     # What can go wrong in a simulated cluster: one file for each fault.
@@ -152,7 +152,7 @@ INNER_DOORS: Final = {
     "controllers/repair": "snapshot",
     # The default service account and the root CA ConfigMap of each namespace.
     "controllers/service_account": "controller",
-    # What would let a pod run: the smallest changes, each of them tried out.
+    # What would let a pod run: the smallest changes, each of them verified.
     "explain/cures": "quota",
     # What would happen if this were applied: the controllers and the scheduler decide, in memory.
     "explain/plan": "quotas",
@@ -167,30 +167,35 @@ INNER_DOORS: Final = {
     # Reasons to prefer a node, one file each. All give whole numbers from 0 to 100, in the end.
     "scheduler/scores": "allocation balance node_affinity parts room taints topology_spread",
     # Authentication, authorization, and the certificates and tokens they rest on.
-    "server/auth": "handlers jwt node_restriction",
+    "server/auth": "authorizers cleanup_restriction handlers issuer node_authorizer node_index node_restriction",
     # The journal of the cluster: collect decisions, serve them, and expose them as objects, spans and counts.
     "server/decisions": "otlp refusals service write_notes",
+    # Flow control: which request is handled next when there are too many.
+    "server/flow": "configuration control scheduler schemas",
     # Requests that only a node's agent can answer: logs, exec, ports, resource usage.
     "server/node_proxy": "agents handlers",
     # Where placement becomes true: binding, reservations, the ledger of each node, eviction.
     "server/placement": "handlers ledger.refusals placement",
     # ResourceQuotas and ZoneQuotas: charged in the transaction of the write that uses them.
     "server/quota": "quota_sums resource_quota status zone_quota",
+    # Roles and who has them: evaluated, guarded against escalation, and the ones that every cluster begins with.
+    "server/rbac": "access_control",
     # The request chain: from HTTP to a verb on a kind, and from its outcome back to an answer.
     "server/request": "answers audit bodies handlers options patch representation router",
     # Services: the allocation of their addresses and ports.
-    "server/services": "addresses",
+    "server/services": "addresses api_service",
     # Objects in the store: reads, writes, admission, and what is committed together with a write.
     "server/storage": (
-        "commit_points committer compaction epochs object_storage operations read_handlers reads selection "
-        "shared_writes sums terms transact write_context writes "
+        "account_admission commit_points committer compaction default_objects epochs first_namespaces "
+        "metadata namespace_contents object_storage operations read_handlers reads selection shared_writes "
+        "store_errors strategies sums terms transact write_context writes "
     ),
     # Watches: one feed from the store, windows per kind, and a session per client.
     "server/watch": "feed follower websocket",
     # What must hold in every run, whatever goes wrong in it: one checker for each promise.
     "sim/checkers": "always quiescence run_checkers",
     # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.
-    "sim/cluster": "cluster differences expected_state final_state requests server_proxy store_proxy watch_lines",
+    "sim/cluster": "cluster differences expected_state final_state requests store_proxy watch_lines",
     # What can go wrong in a simulated cluster: one file for each fault.
     "sim/faults": "odds old_state table",
     # What code that is not ours finds during a run: time, chance, sockets and order, all from the seed.

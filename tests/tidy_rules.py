@@ -39,6 +39,7 @@ class Rule(StrEnum):
     FUNCTION_NAME = "a function is a verb: parse_x, find_x, build_x, render_x instead of x_of"
     MODULE_NAME = f"modules are nouns; at most {ING_MAX} end in -ing, listed in tests/tidy_debts.py"
     WORD = "is a retired word; write plain English (tests/tidy_words.py)"
+    UNSUPERVISED = "is a loop that nothing supervises; use mainstay.env.vital, or name it in LOOPS_THAT_MAY_END"
     STALE_EXCEPTION = "is excused in tests/tidy_rules.py but not used any more; remove the exception"
 
     @classmethod
@@ -89,6 +90,20 @@ EXCEPTIONS: Final = (
     ("mainstay/cli/lazy_group.py", "importlib.import_module"),
     # Rooms are imported when a question needs them; tests/explain/test_registry.py loads every one.
     ("mainstay/registry.py", "importlib.import_module"),
+)
+
+# Loops that `tasks.spawn` may start, because another task waits for them, or because they are not vital.
+LOOPS_THAT_MAY_END: Final = (
+    # The reader of the watch gets what ended it.
+    ("mainstay/store/etcd/watch.py", "_follow"),
+    # The connection ends with it.
+    ("mainstay/server/watch/websocket.py", "send_to"),
+    # `mainstay up` prints what fails, and goes on supervising.
+    ("mainstay/cli/up_foreground.py", "_renew_regularly"),
+    # The scenario judges it.
+    ("mainstay/scenarios/leaders_and_clocks.py", "_look"),
+    # A log file that is not trimmed is no reason to end a supervisor.
+    ("mainstay/supervisor/supervisor.py", "_trim"),
 )
 
 INNOCENT: Final = None

@@ -3,8 +3,8 @@
 A *room* is a package of the second level (`server/watch`), or what lies directly in one of the first (`store`). What a
 room lets others import is its *door*, declared in tests/tidy_doors.py; a room's `__init__` is always a door, and so is
 all that lies directly in a library (`LIBRARIES`). The other checks here: imports that are allowed and never used,
-modules that import too many others, parameter lists, class names that two modules share, functions called `x_of`, and
-module names that are no nouns.
+modules that import too many others, parameter lists, class names that two modules share, functions called `x_of`,
+module names that are no nouns, and loops that nothing supervises.
 
 Known debts are listed in tests/tidy_debts.py. A debt that is paid is reported, too, so the lists only shrink.
 """
@@ -17,7 +17,15 @@ from pathlib import Path
 from tests.tidy import Finding
 from tests.tidy_debts import ING_MODULES, LONG_SIGNATURES, OF_FUNCTIONS, WIDE_MODULES
 from tests.tidy_doors import DOORS, INNER_DOORS
-from tests.tidy_rules import ALLOWED_IMPORTS, FAN_OUT_MAX, ING_MAX, LIBRARIES, PARAMETERS_MAX, Rule
+from tests.tidy_rules import (
+    ALLOWED_IMPORTS,
+    FAN_OUT_MAX,
+    ING_MAX,
+    LIBRARIES,
+    LOOPS_THAT_MAY_END,
+    PARAMETERS_MAX,
+    Rule,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +212,33 @@ def check_module_names(tree: Tree, nouns: Iterable[str]) -> Iterator[Finding]:
         yield Finding("tests/tidy_debts.py", 1, Rule.MODULE_NAME, f"{len(found)} modules end in -ing")
 
 
+def check_loops(tree: Tree, may_end: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    """Loops without an end that `tasks.spawn` starts, as far as they are in the module that starts them."""
+    excused = {*may_end}
+    for dotted, module in sorted(tree.sources.items()):
+        path = tree.paths[dotted]
+        loops = {
+            each.name
+            for each in ast.walk(module)
+            if isinstance(each, ast.AsyncFunctionDef) and any(_is_endless(statement) for statement in ast.walk(each))
+        }
+        for call in ast.walk(module):
+            if not isinstance(call, ast.Call) or ast.unparse(call.func) != "tasks.spawn" or not call.args:
+                continue
+            work = call.args[0]
+            name = ast.unparse(work.func).rpartition(".")[2] if isinstance(work, ast.Call) else ""
+            if name in loops and (path, name) not in excused:
+                yield Finding(path, call.lineno, Rule.UNSUPERVISED, name)
+            excused.discard((path, name))
+    yield from (Finding(path, 1, Rule.STALE_EXCEPTION, name) for path, name in sorted(excused))
+
+
+def _is_endless(statement: ast.AST) -> bool:
+    return (
+        isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and statement.test.value is True
+    )
+
+
 def _paid(debts: Iterable[str]) -> Iterator[Finding]:
     for debt in sorted(debts):
         yield Finding("tests/tidy_debts.py", 1, Rule.STALE_EXCEPTION, debt)
@@ -221,5 +256,6 @@ def check_house(root: Path) -> list[Finding]:
             *check_class_names(tree),
             *check_function_names(tree, OF_FUNCTIONS),
             *check_module_names(tree, ING_MODULES),
+            *check_loops(tree, LOOPS_THAT_MAY_END),
         )
     )
