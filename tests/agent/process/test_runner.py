@@ -135,7 +135,8 @@ async def test_what_the_first_process_leaves_is_killed_when_it_ends(directory: P
 
 
 def size_of(path: str) -> int:
-    return os.stat(path).st_size
+    # A privileged container has the machine's own /dev: the first one leaves an empty file there, to mount on.
+    return os.stat(path).st_size if os.path.exists(path) else 0
 
 
 @as_root
