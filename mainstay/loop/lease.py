@@ -25,7 +25,16 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import LEASES
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
-from mainstay.client.errors import AlreadyExists, ApiError, Conflict, NotFound, Throttled, Unavailable
+from mainstay.client.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+)
 from mainstay.env import Env, tasks
 from mainstay.loop.fencing import LeaseTimes, MayStart, ObservedLease, holder_times, may_start, observed
 from mainstay.loop.term import Deposed, Term
@@ -109,6 +118,7 @@ class Leader:
     async def _acquire(self) -> Term:
         """Wait until the lease is ours."""
         seen: ObservedLease | None = None
+        said = ""
         while True:
             try:
                 lease: Object | None
@@ -127,6 +137,11 @@ class Leader:
             except (Unavailable, Throttled) as error:
                 # What has not been read is not known to be unchanged, but what was read before was: it still counts.
                 _logger.debug("%s cannot see %s/%s: %s", self._identity, self._namespace, self._name, error)
+            except (Forbidden, Unauthorized) as error:
+                # An administrator may grant the right at any time, so this goes on; but says what it waits for.
+                if str(error) != said:
+                    said = str(error)
+                    _logger.error("%s cannot take %s/%s: %s", self._identity, self._namespace, self._name, said)
             await self._pause(self._settings.retry_every)
 
     async def _taken(self, lease: Object | None) -> Term:

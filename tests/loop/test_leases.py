@@ -126,6 +126,31 @@ async def test_an_acquisition_whose_answer_was_lost_is_made_again(sim):
         await tasks.stop(task)
 
 
+async def test_a_candidate_without_the_right_says_so_once_and_leads_when_it_is_granted(sim, caplog):
+    office = Office()
+    async with a_world(sim) as world, a_client(sim, token="usertoken", name="a") as client:
+        leader = Leader(client, sim.env("a"), "kube-system", "boss", "a_1")
+        task = tasks.spawn(leader.run(office.lead("a", client)), name="a")
+        await tasks.sleep(timedelta(minutes=1))
+        assert office.terms == []
+        said = [record.getMessage() for record in caplog.records if "cannot take" in record.getMessage()]
+        assert len(said) == 1
+        assert "kube-system/boss" in said[0]
+        assert 'User "alice" cannot get resource "leases"' in said[0]
+
+        await world.asking.create(
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            {
+                "metadata": {"name": "alice"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}],
+            },
+        )
+        await tasks.sleep(timedelta(seconds=10))
+        assert list(office.leading) == ["a"]
+        await tasks.stop(task)
+
+
 async def test_a_leader_that_was_paused_is_refused_by_the_server_when_it_goes_on(sim):
     async with a_world(sim) as world:
         ready, go_on = asyncio.Event(), asyncio.Event()
