@@ -22,7 +22,7 @@ from mainstay.api.causes import VERSION_TOO_LARGE
 from mainstay.api.kind_name import KindName
 from mainstay.client.cache import Cache, MalformedObject
 from mainstay.client.entry import Change, ChangeType
-from mainstay.client.errors import ApiError, BadRequest, Expired, Invalid, PutBack, Throttled
+from mainstay.client.errors import ApiError, BadRequest, Expired, Forbidden, Invalid, PutBack, Throttled, Unauthorized
 from mainstay.client.reflector import (
     ApplyChange,
     Instructions,
@@ -267,7 +267,9 @@ class Pump:
         self._deliver(self._cache.replace(state.entries, state.revision, is_rewind=is_rewind))
 
     def _failed(self, error: ApiError | MalformedObject, lasted: timedelta = _NO_TIME) -> Instructions:
-        self._note(str(error))
+        # It goes on until the right is granted: say once what is missing, to those who do not ask for details.
+        is_refused = isinstance(error, Forbidden | Unauthorized) and str(error) != self.last_error
+        self._note(str(error), logging.WARNING if is_refused else logging.INFO)
         if isinstance(error, MalformedObject):
             return self._reflector.malformed()
         least = error.retry_after if isinstance(error, Throttled) else _NO_TIME
@@ -276,9 +278,9 @@ class Pump:
     def _heard(self) -> None:
         self.heard_at_ns = self._clock.monotonic_ns()
 
-    def _note(self, error: str) -> None:
+    def _note(self, error: str, level: int = logging.INFO) -> None:
         self.last_error = error
-        _logger.info("%s at revision %d: %s", self._collection, self._cache.revision, error)
+        _logger.log(level, "%s at revision %d: %s", self._collection, self._cache.revision, error)
 
 
 def classify_error(error: ApiError) -> ReflectorFault:

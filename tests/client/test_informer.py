@@ -201,7 +201,7 @@ async def test_nonsense_in_a_stream_ends_the_stream_and_not_the_informer(sim, ch
         assert (informer.counters.refused, informer.counters.relists) == (1, 0)
 
 
-async def test_without_the_rights_it_says_so_and_goes_on_asking(sim):
+async def test_without_the_rights_it_says_so_and_goes_on_asking(sim, caplog):
     class Refusing(PretendApi):
         def watch(self, *args: Any, **options: Any) -> Any:
             if len(self.asked) < 5:
@@ -217,6 +217,9 @@ async def test_without_the_rights_it_says_so_and_goes_on_asking(sim):
     await a_while()
 
     assert (informer.last_error, informer.cache.is_synced) == ("", True)
+    warned = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warned) == 1
+    assert "you may not watch pods" in warned[0].getMessage()
     await informer.stop()
 
 
