@@ -5,6 +5,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -478,6 +479,32 @@ async def test_a_client_that_reads_too_slowly_is_dropped():
         assert 100_000 < written < 1_000_000
         client.transport.resume_reading()
         assert not (await client.end()).endswith(b"0\r\n\r\n")
+
+
+async def test_clients_that_read_too_slowly_are_bounded_all_together():
+    held = [0] * 20
+
+    async def run(number: int, stream: BodyStream) -> None:
+        while stream.write(bytes(10_000)):
+            held[number] += 10_000
+            await tasks.sleep(timedelta(milliseconds=1))
+        held[number] = 0
+
+    def handler(request: Request) -> StreamResponse:
+        return StreamResponse(200, partial(run, int(request.path[1:])))
+
+    async with serving(handler, HttpLimits(stream_bytes=10_000_000, streams_bytes=1_000_000)) as server:
+        for number in range(len(held)):
+            client = await connected(server)
+            client.send(get(f"/{number}"))
+            await client.head()
+            client.transport.pause_reading()
+        most = 0
+        for _ in range(1_000):
+            await tasks.sleep(timedelta(milliseconds=1))
+            most = max(most, sum(held))
+        # What the network itself takes in comes on top of it.
+        assert most < 10_000_000
 
 
 async def test_a_stream_that_drains_waits_for_the_client():

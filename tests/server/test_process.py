@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -257,6 +258,32 @@ def test_what_was_there_is_there_again_and_so_are_the_certificates(tmp_path: Pat
     with running(data) as second:
         assert json.loads(second.get("/api/v1/namespaces/default")[1])["metadata"]["uid"] == uid
         assert find_certificates(data) == before
+
+
+def test_a_server_whose_journal_is_ahead_of_its_store_is_not_ready(tmp_path: Path):
+    """The store has lost acknowledged writes, or is an older backup. (H3, H9)"""
+    data = tmp_path / "data"
+    with running(data) as server:
+        parts = urlsplit(server.url)
+        tls = server.context()
+        client = http.client.HTTPSConnection(parts.hostname or "", parts.port, context=tls, timeout=LIMIT_S)
+        for number in range(50):
+            made = b'{"metadata": {"name": "a%d"}}' % number
+            headers = {"Content-Type": "application/json"}
+            client.request("POST", "/api/v1/namespaces/default/configmaps", made, headers)
+            assert client.getresponse().read()
+        client.close()
+        assert server.get("/readyz")[0] == 200
+        assert server.stop() == 0
+    shutil.rmtree(data / "store")
+    with running(data) as server:
+        for _ in range(LIMIT_S * 20):  # It begins to follow once it serves.
+            status, text, _ = server.get("/readyz/history")
+            if status != 200:
+                break
+            time.sleep(0.05)
+        assert (status, b"the journal is ahead of its store" in text) == (500, True)
+        assert server.get("/readyz")[0] == 500
 
 
 def test_the_size_of_requests_and_the_number_of_connections_can_be_limited(tmp_path: Path):

@@ -37,6 +37,14 @@ async def test_records_for_the_journal_are_refused(sim):
         assert caught.value.status == 400
 
 
+@pytest.mark.parametrize("body", [b'{"a":' * 5000, b"[" * 100_000], ids=["objects", "lists"])
+async def test_a_new_object_is_refused_also_where_refusals_are_recorded(sim, body):
+    async with a_journaled_server(sim) as served:
+        with pytest.raises(ApiError) as caught:
+            await served.admin.request("POST", CONFIGMAPS, body=body)
+        assert caught.value.status == 400
+
+
 async def test_annotations_of_an_autoscaler_are_as_if_they_were_not_there(sim):
     async with a_server(sim) as client:
         path = f"/apis/{AUTOSCALERS.group}/v1/namespaces/default/{AUTOSCALERS.plural}"

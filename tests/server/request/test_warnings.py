@@ -5,6 +5,7 @@ import json
 import pytest
 
 from mainstay.server.request.answers import WARNINGS_LENGTH_MAX, build_warning_headers
+from tests.api.definitions import a_crd
 from tests.server.world import CONFIGMAPS, a_configmap, a_server
 
 
@@ -43,6 +44,19 @@ async def test_a_hundred_thousand_unknown_fields_are_a_few_short_warnings(sim):
         ) as answer:
             assert answer.status == 201
             assert len(answer.headers.getall("Warning")) == 100
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body")
+async def test_unknown_fields_of_a_custom_kind_are_a_few_warnings_too(sim):
+    crds, widgets = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/example.com/v1/widgets"
+    async with a_server(sim) as client:
+        await client.create(crds, a_crd("widgets", "Widget", scope="Cluster"))
+        while (await client.ask("GET", widgets)).status != 200:
+            pass  # It is not established yet.
+        body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "web"}}
+        answer = await client.ask("POST", widgets, {**body, **{f"field-{number}": 1 for number in range(5_000)}})
+        assert answer.status == 201
+        assert len(answer.warnings) == 100
 
 
 def test_many_long_warnings_are_cut_and_the_last_ones_left_out():
