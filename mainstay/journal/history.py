@@ -13,9 +13,9 @@ a Kubernetes cluster may have one over watches. The exact shape of what comes in
 
 Once a batch is durable, `advance(revision)` is called, at the source: up to there the store may forget. Batches are
 written a few times a second, each time with one sync. If the disk is slow or full, the recorder stops reading and tries
-again: history is never dropped here. If the store has to forget all the same, because it has no room either, or because
-recording paused for a while, the recorder takes a snapshot, notes what was missed, and goes on from there; every answer
-that crosses the gap says so (reader.py).
+again: history is never dropped here. If the store has to forget all the same, because it has no room or memory for
+more, or because recording paused for a while, the recorder takes a snapshot, notes what was missed, and goes on from
+there; every answer that crosses the gap says so (reader.py).
 
 A snapshot is also taken now and then, so that a view is rebuilt from a bounded number of changes. Values of Secrets
 never get here (secret_mask.py).
@@ -303,9 +303,10 @@ class HistoryRecorder:
         await self.reach(self._taken)
 
     async def _write(self) -> None:
-        """Write what is pending, several times a second, until nothing is."""
+        """Write what is pending, several times a second, until nothing is. Full frames need not wait for more."""
         while self._pending:
-            await tasks.sleep(WRITE_EVERY)
+            if self._pending_bytes < FRAME_BYTES:
+                await tasks.sleep(WRITE_EVERY)
             count, size = 0, 0
             while count < len(self._pending) and (not count or size < FRAME_BYTES):
                 size += self._pending[count].size

@@ -39,6 +39,11 @@ class RevisionHolds:
         """The latest revision up to this one that may be compacted to."""
         return min([revision, *(hold.revision for hold in self._holds)])
 
+    def give_up(self, revision: int) -> None:
+        """History up to this revision is compacted although it is held. Those who read it later get `Compacted`."""
+        for hold in self._holds:
+            hold.advance(revision)
+
     def check_kept(self, compacted: int) -> None:
         """What is held has not been compacted."""
         if self.limit(compacted) < compacted:

@@ -290,13 +290,16 @@ class LocalStore:
         _fail(group, OutcomeUnknown(f"the log failed while this was being written: {self._broken}"))
         self._take_back((), StoreUnavailable(f"the log failed before this was written: {self._broken}"))
 
-    async def compact(self, revision: int) -> int:
+    async def compact(self, revision: int, *, ignores_holds: bool = False) -> int:
+        """`ignores_holds`: there is no memory for more, so those who hold history lose it."""
         self._require_open()
         require_revision(revision, least=FIRST_REVISION)
         self._require_writable()
         if revision > self._index.revision:
             raise FutureRevision(revision, self._index.revision)
         async with self._compacting:
+            if ignores_holds:
+                self._holds.give_up(revision)
             target = self._holds.limit(revision)
             if target > self._index.compacted:
                 self._index.begin_compaction(target)

@@ -5,7 +5,9 @@ was current a while ago. Several servers over one etcd may all do so. The store 
 held, such as the journal what it has not made durable.
 
 A local store has its history in memory: of that, no more than `HISTORY_BYTES_MAX` are kept for long. Six hundred
-patches of an object of 1 MB would otherwise be 600 MB. What was freed is given back to the system.
+patches of an object of 1 MB would otherwise be 600 MB. What was freed is given back to the system. A journal whose disk
+does not keep up may hold more than that, but not more than `HELD_BYTES_MAX`: then the store forgets all the same, and
+the journal notes a gap.
 """
 
 import logging
@@ -22,6 +24,7 @@ from mainstay.store.local import LocalStore
 LOOK_EVERY: Final = timedelta(minutes=1)
 KEEP: Final = timedelta(minutes=5)  # As Kubernetes.
 HISTORY_BYTES_MAX: Final = 64 * 1024 * 1024
+HELD_BYTES_MAX: Final = 4 * HISTORY_BYTES_MAX
 HISTORY_LOOKED_AT_EVERY: Final = timedelta(seconds=1)
 
 _log = logging.getLogger(__name__)
@@ -36,8 +39,10 @@ async def compact_regularly(
     looked_ns: int | None = None
     while True:
         now_ns = clock.monotonic_ns()
-        target = _find_large_history(store)
+        target = 0
         try:
+            if isinstance(store, LocalStore):
+                target = await _compact_held(store) or _find_large_history(store)
             if looked_ns is None or now_ns - looked_ns >= look_every_ns:
                 looked_ns = now_ns
                 seen.append((now_ns, await store.revision()))
@@ -53,8 +58,18 @@ async def compact_regularly(
         await tasks.sleep(HISTORY_LOOKED_AT_EVERY)
 
 
-def _find_large_history(store: Store) -> int:
-    """The revision to compact to because the history takes too much memory. 0: it does not."""
-    if not isinstance(store, LocalStore) or store.history_bytes <= HISTORY_BYTES_MAX:
+async def _compact_held(store: LocalStore) -> int:
+    """Compact what is held, too, if it takes too much memory. Returns up to where. 0: it does not."""
+    if store.history_bytes <= HELD_BYTES_MAX:
         return 0
-    return store.find_recent(HISTORY_BYTES_MAX // 2)
+    target = store.find_recent(HISTORY_BYTES_MAX)
+    _log.error(
+        "the history takes %d bytes of memory: forgetting what the journal has not recorded", store.history_bytes
+    )
+    await store.compact(target, ignores_holds=True)
+    return target
+
+
+def _find_large_history(store: LocalStore) -> int:
+    """The revision to compact to because the history takes too much memory. 0: it does not."""
+    return store.find_recent(HISTORY_BYTES_MAX // 2) if store.history_bytes > HISTORY_BYTES_MAX else 0

@@ -80,3 +80,51 @@ async def test_a_history_that_takes_much_memory_is_forgotten_early(sim, monkeypa
         await store.range("", at=revisions[0])
     assert (await store.range("", at=revisions[-2])).entries[0].value == b"00058" * 20_000
     await tasks.stop(compacting)
+
+
+async def a_recorder(sim, store) -> HistoryRecorder:
+    recorder = HistoryRecorder(sim.get_disk("journal"), StoreHistory(store), sim.get_clock("server"))
+    await recorder.start()
+    return recorder
+
+
+async def test_a_journal_that_keeps_up_does_not_keep_a_large_history_in_memory(sim):
+    store = await open_memory()
+    recorder = await a_recorder(sim, store)
+    compacting = tasks.spawn(compact_regularly(store, sim.get_clock("server")), name="compact")
+    largest = 0
+    for number in range(200):
+        await store.commit([], [Put("core/configmaps/default/a", b'{"a":"%05d%s"}' % (number, b"x" * 1_000_000))])
+        await tasks.sleep(timedelta(milliseconds=20))
+        largest = max(largest, store.history_bytes)
+
+    # A second of writes more than is looked for.
+    assert largest <= compaction.HISTORY_BYTES_MAX + 60_000_000
+    await recorder.reach(await store.revision())
+    assert recorder.gaps == 0
+    await tasks.stop(compacting)
+    await recorder.close()
+
+
+async def test_a_journal_whose_disk_is_full_holds_a_bounded_history_and_then_notes_a_gap(sim, monkeypatch):
+    monkeypatch.setattr(compaction, "HISTORY_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(compaction, "HELD_BYTES_MAX", 4_000_000)
+    store = await open_memory()
+    recorder = await a_recorder(sim, store)
+    await recorder.reach(1)
+    sim.get_disk("journal").capacity_bytes = 0
+    compacting = tasks.spawn(compact_regularly(store, sim.get_clock("server")), name="compact")
+    largest = 0
+    for number in range(400):
+        await store.commit([], [Put("core/configmaps/default/a", b"%05d" % number * 20_000)])
+        await tasks.sleep(timedelta(milliseconds=100))
+        largest = max(largest, store.history_bytes)
+
+    assert 4_000_000 < largest <= 5_500_000  # What is not recorded is kept for as long as there is room for it.
+    sim.get_disk("journal").capacity_bytes = None
+    await recorder.reach(await store.revision())
+    reader = Reader(sim.get_disk("journal"))
+    assert recorder.gaps == 1
+    assert len(reader.changes().gaps) == 1
+    await tasks.stop(compacting)
+    await recorder.close()
