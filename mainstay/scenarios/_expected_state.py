@@ -4,6 +4,10 @@ it is.
 Each workload has exactly what it wants, and says so about its latest generation; every pod runs where the server says,
 and nothing else runs; nodes that are alive are well; ledgers and quotas are the sums of what there is. What was on a
 node that is lost has been moved. All this from the store and the machines, and not from a cache.
+
+A namespace that is being deleted goes after its pods. While one of these is on a machine that is lost for good, and no
+operator has said so, it is unknown whether it has ended: the namespace stays, with all that is in it, and no workload
+in it can have what it wants.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +21,7 @@ from mainstay.api.node_health import HEALTH
 from mainstay.scenarios._swarm import SwarmStage
 from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
 from mainstay.server.placement.ledger.recount import find_drift
-from mainstay.sim.checkers import observed_generations, orphans, quotas
+from mainstay.sim.checkers import namespaces, observed_generations, orphans, quotas
 from mainstay.sim.checkers.decoded import decode_commit
 
 _SETS: Final = "apps/replicasets/"
@@ -36,18 +40,18 @@ async def find_deviations(stage: SwarmStage) -> Missing | None:
     world = stage.world
     nodes = {_name(node): node for node in await _all(stage, "core/nodes/")}
     live = [name for name in world.machines if name not in world.lost]
-    pods, sets = await _all(stage, "core/pods/"), await _all(stage, _SETS)
+    blocked = await namespaces.find_blocked(world)
+    pods, sets = await _all(stage, "core/pods/"), _outside(blocked, await _all(stage, _SETS))
+    apps, jobs = _outside(blocked, await _all(stage, _APPS)), _outside(blocked, await _all(stage, _JOBS))
     problems = (
         _about_nodes(nodes, live),
         _about_pods(pods, nodes, live),
         _about_singles(pods, stage.singles),
         _about_machines(stage, pods, live),
         _about_sets(sets, pods),
-        _about_apps(
-            await _all(stage, _APPS), sets, runs_here="deployment" in [each.name for each in stage.controllers]
-        ),
-        _about_jobs(await _all(stage, _JOBS), pods),
-        _about_namespaces(await _all(stage, "core/namespaces/")),
+        _about_apps(apps, sets, runs_here="deployment" in [each.name for each in stage.controllers]),
+        _about_jobs(jobs, pods),
+        _about_namespaces(await _all(stage, "core/namespaces/"), blocked),
     )
     found = next((problem for problem in problems if problem), "") or await _about_books(stage, live)
     if found:
@@ -64,6 +68,11 @@ async def find_deviations(stage: SwarmStage) -> Missing | None:
 
 async def _all(stage: SwarmStage, prefix: str) -> list[Object]:
     return [decode_commit(entry.value) for entry in (await stage.world.store.range(prefix)).entries]
+
+
+def _outside(blocked: Mapping[str, object], objects: Sequence[Object]) -> list[Object]:
+    """Those in other namespaces than these."""
+    return [each for each in objects if each["metadata"]["namespace"] not in blocked]
 
 
 def _about_nodes(nodes: dict[str, Object], live: Iterable[str]) -> str:
@@ -170,10 +179,9 @@ def _about_jobs(jobs: Sequence[Object], pods: Sequence[Object]) -> str:
     return ""
 
 
-def _about_namespaces(namespaces: Sequence[Object]) -> str:
-    return next(
-        (f"namespace {_name(each)} is still terminating" for each in namespaces if pod_state.is_leaving(each)), ""
-    )
+def _about_namespaces(there: Sequence[Object], blocked: Mapping[str, object]) -> str:
+    going = [_name(each) for each in there if pod_state.is_leaving(each)]
+    return next((f"namespace {name} is still terminating" for name in going if name not in blocked), "")
 
 
 async def _about_books(stage: SwarmStage, live: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ SECOND = 1_000_000_000
 PLACES = {
     "Pod": "core/pods/default/",
     "Node": "core/nodes/",
+    "Namespace": "core/namespaces/",
     "ReplicaSet": "apps/replicasets/default/",
     "Deployment": "apps/deployments/default/",
     "Job": "batch/jobs/default/",
@@ -421,11 +422,37 @@ def test_of_a_process_that_does_many_things_only_the_cleaning_is_looked_at():
 
 def test_of_a_process_that_does_many_things_only_the_end_of_namespaces_is_looked_at():
     past = Past(Namespaces(["core/pods/"], ["controllers-1"], "namespace-"))
+    past.put("Namespace", {"metadata": {"name": "default"}})
     for name in ("a", "b"):
         past.put("Pod", a_pod(name))
     past.remove("Pod", "a", by=past.ask("DELETE", "/api/v1/namespaces/default/pods/a", decision="replicaset-1"))
     with pytest.raises(Violated, match="core/pods/default/b was deleted, but its namespace was not"):
         past.remove("Pod", "b", by=past.ask("DELETE", "/api/v1/namespaces/default/pods/b", decision="namespace-1"))
+
+
+@pytest.mark.parametrize(
+    ("namespace", "problem"),
+    [
+        ({}, "core/pods/default/a was created, but its namespace did not exist"),
+        ({"deletionTimestamp": "now"}, "core/pods/default/a was created, but its namespace was being deleted"),
+    ],
+)
+async def test_nothing_is_created_in_a_namespace_that_is_gone_or_going(namespace: dict[str, str], problem: str):
+    past = Past(Namespaces(["core/pods/"], []))
+    past.put("Namespace", {"metadata": {"name": "default", **namespace}})
+    if not namespace:
+        past.remove("Namespace", "default")
+    with pytest.raises(Violated, match=problem):
+        past.put("Pod", a_pod("a"))
+        await past.end()
+
+
+async def test_a_namespace_may_be_created_with_what_is_in_it_in_one_commit():
+    checker = Namespaces(["core/pods/"], [])
+    for key in ("core/pods/default/a", "core/namespaces/default"):
+        checker.saw(RevisionCommitted(0, 1, key, b'{"metadata":{}}', None, None))
+
+    await checker.at_end(HeldWorld(HeldStore({})))  # type: ignore[arg-type]
 
 
 def test_a_finished_pod_may_be_deleted_without_its_agent():
