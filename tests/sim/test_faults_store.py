@@ -267,3 +267,117 @@ def test_a_server_that_is_started_while_the_store_is_away_waits_for_it():
             assert not any(isinstance(each, ResponseSent) and each.status == 500 for each in it.world.history.events)
 
     run(sim, scene)
+
+
+def slow(**steps: int) -> Simulation:
+    """The store is slow for the first server, for ten seconds: steps take up to a second, the first of each as said."""
+    lasting = {"fault/slow-store/how-long": 2, "fault/slow-store/duration": 4}
+    return drawn(lasting | {f"fault/slow-store/server-0/{step}": share for step, share in steps.items()})
+
+
+async def moments_of_a_write(it: Scene) -> tuple[float, float]:
+    """When a write was committed, and when it was answered, in seconds since it was sent."""
+    began_ns, before = it.sim.loop.time_ns(), len(it.world.history.events)
+    await it.admin.create(CONFIG_MAPS, a_configmap("one"), "default")
+    events = it.world.history.events[before:]
+    commit = next(each for each in events if isinstance(each, RevisionCommitted) and "configmaps" in each.key)
+    answer = next(each for each in events if isinstance(each, ResponseSent) and each.who == "admin")
+    return round((commit.at_ns - began_ns) / 1e9, 1), round((answer.at_ns - began_ns) / 1e9, 1)
+
+
+@pytest.mark.parametrize(
+    ("steps", "moments"),
+    [
+        pytest.param({}, (0, 0), id="choice 0 takes no time"),
+        pytest.param({"read": 3}, (1, 1), id="read"),
+        pytest.param({"commit": 3}, (1, 1), id="commit"),
+        pytest.param({"answer": 2}, (0, 0.5), id="answer"),
+        pytest.param({"read": 1, "commit": 2, "answer": 3}, (0.8, 1.8), id="all"),
+    ],
+)
+def test_where_the_store_is_slow_time_passes_between_read_commit_and_answer(
+    steps: dict[str, int], moments: tuple[float, float]
+):
+    sim = slow(**steps)
+
+    async def scene() -> None:
+        async with a_scene(sim, servers=1) as it:
+            TIMED["slow-store"].strike(it.world)
+            assert await moments_of_a_write(it) == moments
+
+    run(sim, scene)
+
+
+def test_a_store_is_slow_for_one_server_and_for_a_while():
+    sim = slow(commit=3)
+
+    async def scene() -> None:
+        async with a_scene(sim, servers=1) as it:
+            TIMED["slow-store"].strike(it.world)
+            await tasks.sleep(seconds(10))
+            assert await moments_of_a_write(it) == (0, 0)
+            assert it.faults() == [
+                "reads and commits of server-0 take up to 0:00:01 each for 0:00:10",
+                "over: the store is slow for server-0",
+            ]
+
+    run(sim, scene)
+
+
+def test_another_writer_comes_between_a_read_and_its_commit_where_the_store_is_slow():
+    sim = slow(commit=3)
+
+    async def scene() -> None:
+        async with a_scene(sim, servers=1) as it:
+            checked = Checked(it)
+            await it.admin.create(CONFIG_MAPS, a_configmap("one", count="0"), "default")
+            TIMED["slow-store"].strike(it.world)
+            body = {"data": {"late": "yes"}}
+            late = tasks.spawn(it.admin.patch(CONFIG_MAPS, "one", "default", body), name="late")
+            await tasks.sleep(seconds(0.5))
+            await it.admin.patch(CONFIG_MAPS, "one", "default", {"data": {"early": "yes"}})
+            await late
+            found = await it.admin.get(CONFIG_MAPS, "one", "default")
+            assert found["data"] == {"count": "0", "early": "yes", "late": "yes"}
+            await checked.at_end()
+
+    run(sim, scene)
+
+
+def test_a_commit_on_a_slow_way_happens_also_if_its_server_crashes():
+    sim = slow(commit=3)
+
+    async def scene() -> None:
+        async with a_scene(sim, servers=1) as it:
+            checked = Checked(it)
+            TIMED["slow-store"].strike(it.world)
+            late = tasks.spawn(written(it, "one"), name="late")
+            await tasks.sleep(seconds(0.5))
+            it.world.servers["server-0"].crash()
+            assert not await it.exists("one")
+            await tasks.sleep(seconds(1))
+            assert await it.exists("one")
+            await it.world.heal()
+            await late
+            await checked.at_end()
+
+    run(sim, scene)
+
+
+def test_a_commit_on_a_slow_way_does_not_happen_if_the_store_dies_before():
+    sim = slow(commit=3)
+
+    async def scene() -> None:
+        async with a_scene(sim, disk=True, servers=1) as it:
+            checked = Checked(it)
+            TIMED["slow-store"].strike(it.world)
+            late = tasks.spawn(written(it, "one"), name="late")
+            await tasks.sleep(seconds(0.5))
+            TIMED["power-cut"].strike(it.world)
+            await tasks.sleep(seconds(0.2))
+            assert not it.known()
+            await it.world.heal()
+            await late
+            await checked.at_end()
+
+    run(sim, scene)

@@ -2,7 +2,8 @@
 
 The store is a process of its own. What a server asks of it goes on there by itself: a commit that has been asked for
 happens, also if the server is dead by then, and nothing that the store has begun ever depends on a server's living on.
-Reads are answered at once from the store's memory, as they are within one process.
+Reads are answered at once from the store's memory, as they are within one process, unless a fault makes the way to the
+store slow (faults/slow_store.py).
 
 A port belongs to one incarnation of one server. When that is over, `close` lets go of its watches.
 """
@@ -11,6 +12,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context, ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -63,6 +66,21 @@ Meddle = Callable[[str, Sequence[Check], Sequence[Write]], Awaitable[None] | Non
 """Called with who wants what committed, before it is."""
 
 
+class StoreStep(StrEnum):
+    """What takes time where the way to the store is slow."""
+
+    READ = "read"
+    """After the store has read, until the server has it."""
+    COMMIT = "commit"
+    """Before the store commits."""
+    ANSWER = "answer"
+    """After it has, until the server is told."""
+
+
+DrawWait = Callable[[StoreStep], timedelta]
+"""Says how long one step takes, each time."""
+
+
 class StoreProcess:
     """The store itself, and which request each revision is due to. `end` is for one that is no more."""
 
@@ -75,11 +93,14 @@ class StoreProcess:
         self._waiting: dict[asyncio.Future[Any], None] = {}
         self._is_dead = False
 
-    async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | TransactionRefused:
-        """On behalf of the request that the caller works for, if it does for one."""
+    async def commit(
+        self, checks: Sequence[Check], writes: Sequence[Write], before_s: float = 0, after_s: float = 0
+    ) -> Committed | TransactionRefused:
+        """On behalf of the request that the caller works for, if it does for one. It takes so long until it is done,
+        and until the caller is told."""
         asking = REQUEST_CONTEXT.get(None)
         request = None if asking is None else asking.request
-        return await self._carry_out(self._commit(checks, writes, request), "store commit")
+        return await self._carry_out(self._commit(checks, writes, request, before_s, after_s), "store commit")
 
     async def compact(self, revision: int) -> int:
         return await self._carry_out(self.store.compact(revision), "store compact")
@@ -109,6 +130,7 @@ class StoreProcess:
                 waiter.cancel()
             elif error is not None:
                 waiter.set_exception(error)
+                waiter.exception()  # As in `end`.
             else:
                 waiter.set_result(task.result())
 
@@ -117,12 +139,16 @@ class StoreProcess:
         return await waiter
 
     async def _commit(
-        self, checks: Sequence[Check], writes: Sequence[Write], request: int | None
+        self, checks: Sequence[Check], writes: Sequence[Write], request: int | None, before_s: float, after_s: float
     ) -> Committed | TransactionRefused:
+        if before_s:
+            await asyncio.sleep(before_s)
         answer = await self.store.commit(checks, writes)
         if request is not None and isinstance(answer, Committed):
             # If nothing had to change, the revision is that of an earlier writer.
             self.requests.setdefault(answer.revision, request)
+        if after_s:
+            await asyncio.sleep(after_s)
         return answer
 
 
@@ -139,6 +165,7 @@ class StoreProxy:
         self.is_current.set()
         self._silences: ActiveFaults[None] = ActiveFaults(self._silences_changed)
         self._pasts: ActiveFaults[_Past] = ActiveFaults(_nothing)
+        self._waits: ActiveFaults[DrawWait] = ActiveFaults(_nothing)
 
     @property
     def memory(self) -> LocalStore:
@@ -149,14 +176,20 @@ class StoreProxy:
         """Several servers write it."""
 
     async def get(self, key: str, *, at: int | None = None) -> Entry | None:
-        return await self._store.get(key, at=at)
+        entry = await self._store.get(key, at=at)
+        if self._waits:
+            await asyncio.sleep(self._draw_wait_s(StoreStep.READ))
+        return entry
 
     async def range(
         self, prefix: str, *, at: int | None = None, limit: int | None = None, after: str | None = None
     ) -> RangePage:
         if at is None and limit is None and self._pasts:
             at = self._past_for(STALE_READER.get(None))
-        return await self._store.range(prefix, at=at, limit=limit, after=after)
+        page = await self._store.range(prefix, at=at, limit=limit, after=after)
+        if self._waits:
+            await asyncio.sleep(self._draw_wait_s(StoreStep.READ))
+        return page
 
     def _past_for(self, content: StaleReader | None) -> int | None:
         """The revision that is shown to a client, if it is an old one."""
@@ -179,7 +212,13 @@ class StoreProxy:
             meddling = self._meddle(asking.who, checks, writes)
             if meddling is not None:
                 await meddling
-        return await self._process.commit(checks, writes)
+        if not self._waits:
+            return await self._process.commit(checks, writes)
+        before_s, after_s = self._draw_wait_s(StoreStep.COMMIT), self._draw_wait_s(StoreStep.ANSWER)
+        return await self._process.commit(checks, writes, before_s, after_s)
+
+    def _draw_wait_s(self, step: StoreStep) -> float:
+        return max(draw(step).total_seconds() for draw in self._waits)
 
     async def revision(self) -> int:
         return await self._store.revision()
@@ -219,6 +258,11 @@ class StoreProxy:
             hear_again()
 
         return catch_up
+
+    def slow_down(self, draw_wait: DrawWait) -> Release:
+        """Let each read take time after it was made, and each commit before it is made and until it is answered. The
+        longest wait counts, if there are several. Commits of one server may overtake each other."""
+        return self._waits.add(draw_wait)
 
     def _silences_changed(self) -> None:
         if self._silences:

@@ -30,6 +30,7 @@ from mainstay.sim.faults.restart import Restart
 from mainstay.sim.faults.restore import Restore
 from mainstay.sim.faults.server_behind import ServerBehind
 from mainstay.sim.faults.slow_consumer import SlowConsumer
+from mainstay.sim.faults.slow_store import SlowStore
 from mainstay.sim.faults.stale_server import StaleServer, StaleStart
 from mainstay.sim.faults.unseen import UnseenState
 from mainstay.sim.faults.version_skew import VersionSkew
@@ -66,6 +67,7 @@ TIMED: Final[dict[str, Timed]] = {
         ConflictStorm(),
         Overloaded(),
         # The store.
+        SlowStore(),
         Compaction(),
         CompactionMissed(),
         HistoryLost(),
