@@ -24,7 +24,7 @@ from mainstay.server.request.options import DeleteOptions
 from mainstay.server.storage.commit_points import NOTHING, TransactionParts, joined
 from mainstay.server.storage.keyspace import build_prefix
 from mainstay.server.storage.shared_writes import SharedWrite
-from mainstay.server.storage.stored import read, stored
+from mainstay.server.storage.stored import StoredWrite, read, stored
 from mainstay.server.storage.write_context import WriteContext
 from mainstay.server.storage.writes import ObjectWriter
 from mainstay.store.interface import Entry, Put, Store, Write
@@ -41,14 +41,16 @@ class Evictions:
         self._store = store
         self._writes = writes
 
-    async def evict(self, namespace: str, name: str, options: DeleteOptions, now: str, context: WriteContext) -> None:
+    async def evict(
+        self, namespace: str, name: str, options: DeleteOptions, now: str, context: WriteContext
+    ) -> StoredWrite:
         """Raises `StatusError`: 404; 429 if a budget or a Hold does not allow it; 500 for several budgets."""
 
         async def parts_for(pod: Object) -> TransactionParts:
             held = TransactionParts(shared=[unless_frozen(namespace, times.parse_time(now))])
             return joined((held, await _payment(self._store, POD_DISRUPTION_BUDGET, pod, now)))
 
-        await self._writes.delete(POD, namespace, name, options, context, parts_for)
+        return await self._writes.delete(POD, namespace, name, options, context, parts_for)
 
 
 async def _payment(store: Store, budgets: Kind, pod: Object, now: str) -> TransactionParts:

@@ -54,8 +54,8 @@ class PlacementHandlers:
         target, body = asked.target, self._bodies.decode_subresource(asked.request, asked.target)
         name = _name(asked, body)
         request = parse_binding(target.namespace, name, body, asked.request.headers.get(OBSERVED))
-        await self._placement.binder.bind(request, self._now(), asked.context, dry_run=wanted.dry_run)
-        return answer_json(201, _DONE)
+        written = await self._placement.binder.bind(request, self._now(), asked.context, dry_run=wanted.dry_run)
+        return answer_json(201, _DONE, is_repeated=written.is_repeated)
 
     async def bind_all(self, asked: ResourceCall) -> Answer:
         is_dry = WriteParameters.of(asked.options, "CreateOptions", "").dry_run
@@ -69,8 +69,8 @@ class PlacementHandlers:
         if (named := (body.get("metadata") or {}).get("name")) and named != target.name:
             raise bad_request("name in URL does not match name in Eviction object")
         how = DeleteOptions.of(asked.options, body.get("deleteOptions") or {})
-        await self._evictions.evict(target.namespace, target.name, how, self._now(), asked.context)
-        return answer_json(201, _DONE)
+        written = await self._evictions.evict(target.namespace, target.name, how, self._now(), asked.context)
+        return answer_json(201, _DONE, is_repeated=written.is_repeated)
 
     async def get_ghosts(self, asked: ResourceCall) -> Answer:
         return answer_json(200, await self._placement.ghosts.of(asked.target.name))

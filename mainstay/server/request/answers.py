@@ -63,8 +63,9 @@ def answer_pieces(pieces: Iterator[bytes], options: Options, warnings: Sequence[
     return LongResponse(200, chain((first, second), pieces), headers=(NO_CACHE, *build_warning_headers(warnings)))
 
 
-def answer_json(status: int, body: object) -> Response:
-    return Response(status, _encode(body), headers=(NO_CACHE,))
+def answer_json(status: int, body: object, *, is_repeated: bool = False) -> Response:
+    """`is_repeated`: of an operation that was done before."""
+    return Response(status, _encode(body), headers=(NO_CACHE, REPEATED) if is_repeated else (NO_CACHE,))
 
 
 def answer_text(status: int, text: str) -> Response:

@@ -15,7 +15,6 @@ from mainstay.server.request.options import DeleteOptions, WriteParameters
 from mainstay.server.request.patch import is_apply
 from mainstay.server.request.target import Verb
 from mainstay.server.storage.object_changes import ObjectChange
-from mainstay.server.storage.operations import REPEATED
 from mainstay.server.storage.reads import ObjectReader
 from mainstay.server.storage.selection import parse_selection
 from mainstay.server.storage.stored import StoredWrite
@@ -127,10 +126,7 @@ class DeleteHandlers:
             details["group"] = kind.group
         details |= {"kind": kind.plural, "uid": msgspec.json.decode(written.value)["metadata"]["uid"]}
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-        answer = answer_json(200, status)
-        if written.is_repeated:
-            answer.headers = (*answer.headers, REPEATED)
-        return answer
+        return answer_json(200, status, is_repeated=written.is_repeated)
 
     async def delete_collection(self, asked: ResourceCall) -> Answer:
         target, options = asked.target, asked.options

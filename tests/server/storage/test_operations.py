@@ -83,9 +83,19 @@ async def test_a_binding_that_is_sent_again_is_not_a_conflict(sim):
     async with a_server(sim) as client:
         await client.create(PODS, a_pod("web"))
         body = {"metadata": {"name": "web"}, "target": {"kind": "Node", "name": "n1"}}
-        for operation, status in (("op-1", 201), ("op-1", 201), ("op-2", 409)):
+        for operation, status, repeated in (("op-1", 201, None), ("op-1", 201, "true"), ("op-2", 409, None)):
             answer = await client.ask("POST", f"{PODS}/web/binding", body, Mainstay_Operation=operation)
-            assert answer.status == status
+            assert (answer.status, answer.headers.get("Mainstay-Repeated")) == (status, repeated)
+
+
+async def test_an_eviction_that_is_sent_again_is_answered_and_leaves_the_next_of_that_name_alone(sim):
+    async with a_server(sim) as client:
+        body = {"metadata": {"name": "web"}}
+        for repeated in (None, "true"):
+            await client.create(PODS, a_pod("web"))
+            answer = await client.ask("POST", f"{PODS}/web/eviction", body, Mainstay_Operation="op-1")
+            assert (answer.status, answer.headers.get("Mainstay-Repeated")) == (201, repeated)
+        assert (await client.ask("GET", f"{PODS}/web")).status == 200
 
 
 async def test_operations_are_forgotten_after_an_hour(sim):
