@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 from msgspec.structs import replace
 
+from mainstay.api.errors import StatusError
 from mainstay.api.kind import Object
 from mainstay.server.placement import reservations
 from mainstay.server.placement.charges import NO_ROOM_HELD, HeldRoom
 from mainstay.server.placement.ledger import recount
-from mainstay.server.storage.commit_points import TransactionParts
+from mainstay.server.placement.pod_commit import PodPoint
+from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
 from mainstay.server.storage.committer import Committer, Decide, WriteDecision
 from mainstay.server.storage.stored import StoredWrite
 from mainstay.server.storage.write_context import WriteContext
@@ -52,8 +54,8 @@ def uses_a_reservation_whatever_has_become_of_it(patch: pytest.MonkeyPatch) -> N
     patch.setattr(reservations, "held_room", held_room)
 
 
-def takes_its_own_repetition_for_another_write(patch: pytest.MonkeyPatch) -> None:
-    """A write that is refused because the same operation was just committed decides again, and finds it done."""
+def tries_again_after_its_own_repetition(patch: pytest.MonkeyPatch) -> None:
+    """A commit that is refused because the same operation was just committed is decided again, and again."""
     honest = Committer._commit
 
     async def commit(self: Committer, decision: WriteDecision, context: WriteContext) -> StoredWrite | None:
@@ -61,6 +63,30 @@ def takes_its_own_repetition_for_another_write(patch: pytest.MonkeyPatch) -> Non
         return None if written is not None and written.is_repeated else written
 
     patch.setattr(Committer, "_commit", commit)
+
+
+def refuses_a_write_for_what_it_has_done_itself(patch: pytest.MonkeyPatch) -> None:
+    """Looks once, before all else, whether an operation is done already: a binding that was delivered twice finds its
+    pod bound."""
+    tries_again_after_its_own_repetition(patch)
+    honest = Committer.write
+
+    async def write(self: Committer, what: str, decide: Decide, context: WriteContext, *, dry_run: bool) -> StoredWrite:
+        refusals: list[StatusError] = []
+
+        async def remembered() -> WriteDecision | None:
+            try:
+                return await decide()
+            except StatusError as error:
+                refusals.append(error)
+                raise
+
+        written = await honest(self, what, remembered, context, dry_run=dry_run)
+        if refusals:
+            raise refusals[0]
+        return written
+
+    patch.setattr(Committer, "write", write)
 
 
 def remembers_only_deletions_that_are_over(patch: pytest.MonkeyPatch) -> None:
@@ -87,3 +113,14 @@ def charges_a_pod_that_may_have_ended(patch: pytest.MonkeyPatch) -> None:
         return [check for check in checks if not check.key.startswith("core/pods/")], writes
 
     patch.setattr(recount, "_parts", parts)
+
+
+def ends_a_pod_that_may_be_charged_by_now(patch: pytest.MonkeyPatch) -> None:
+    """The end of a pod that is not charged has no condition: a recount may have charged it since."""
+    honest = PodPoint.parts_for
+
+    async def parts_for(self: PodPoint, intended: Intended) -> TransactionParts:
+        parts = await honest(self, intended)
+        return parts if parts.writes else NOTHING
+
+    patch.setattr(PodPoint, "parts_for", parts_for)

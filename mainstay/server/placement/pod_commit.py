@@ -23,7 +23,7 @@ from mainstay.api.pod_resources import is_over
 from mainstay.server.placement.charges import Charging
 from mainstay.server.placement.ledger.charge import Charge, build_charge, charge_key, decode_charge
 from mainstay.server.storage.commit_points import NOTHING, Intended, TransactionParts
-from mainstay.store.interface import Store
+from mainstay.store.interface import ABSENT, Check, Store
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _decode = msgspec.json.Decoder().decode
@@ -54,8 +54,12 @@ class PodPoint:
         key = charge_key(metadata["namespace"], metadata["name"])
         wanted = None if intended.new is None else build_charge(_whole(intended.new))
         entry = await self._store.get(key)
+        if entry is None and wanted is None:
+            # Where a charge is missing, a recount may be about to write it: on condition of the pod, which is as it was
+            # until this is committed. So this is on condition of the charge, and one of the two decides again.
+            return TransactionParts((Check(key, ABSENT),))
         if entry is None:
-            return NOTHING if wanted is None else await self._charging.came(key, wanted)
+            return await self._charging.came(key, wanted)
         charge = decode_charge(entry.value)
         if intended.new is None and intended.context.agent_of != charge.node:
             return await self._charging.vanished(entry, charge)

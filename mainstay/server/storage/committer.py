@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
+from mainstay.api.errors import StatusError
 from mainstay.env.invariants import broken
 from mainstay.server.storage.shared_writes import SharedWrite, SharedWrites
 from mainstay.server.storage.stored import StoredWrite
@@ -63,7 +64,14 @@ class Committer:
                 return decision.outcome
             return await self._commit(decision, context)
 
-        written = await transact(attempt)
+        try:
+            written = await transact(attempt)
+        except StatusError:
+            # The same operation may have been delivered twice. Then what this one was refused for is what the other has
+            # done since this one looked whether it was done: the pod is bound, the object is gone, the quota is used.
+            if (before := await self.find_outcome(context)) is None:
+                raise
+            return before
         if written is None:
             raise too_many_conflicts(what)
         return written

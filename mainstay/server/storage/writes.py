@@ -106,6 +106,8 @@ class ObjectWriter:
             try:
                 return await self._create(kind, namespace, new, options, context)
             except _NameTaken:
+                if (before := await self._committer.find_outcome(context)) is not None:
+                    return before  # By the same operation, which was delivered twice.
                 if not generate:
                     break
         raise already_exists(kind.plural, kind.group, given["name"])

@@ -3,6 +3,7 @@ its commit, at whichever key it is. One case for each such condition, and the bu
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from tests.server.placement.reservation_cases import (
     require_exact,
     to,
 )
-from tests.server.world import PODS, Client, a_configmap, a_server
+from tests.server.world import CONFIGMAPS, PODS, Answer, Client, a_configmap, a_server
 from tests.twins import transactions
 
 NAMESPACES = "/api/v1/namespaces"
@@ -134,6 +135,42 @@ async def a_binding_that_is_delivered_twice_at_the_same_time_is_answered_twice(s
         assert (other.status, other.body["details"]["causes"][0]["reason"]) == (409, "AlreadyBound")
 
 
+async def an_update_that_is_delivered_twice_at_the_same_time_is_answered_twice(sim: Simulation) -> None:
+    store = await open_late()
+    async with a_server(sim, "one", store) as one, a_server(sim, "two", store) as two:
+        await one.create(CONFIGMAPS, a_configmap("x", count="1"))
+        sent = f"{CONFIGMAPS}/x", a_configmap("x", count="2")
+        store.before_commit("core/configmaps/default/x", lambda: two.ask("PUT", *sent, Mainstay_Operation="op-1"))
+        second = await one.ask("PUT", *sent, Mainstay_Operation="op-1")
+
+        assert (second.status, second.headers.get("Mainstay-Repeated")) == (200, "true")
+
+
+async def a_write_that_is_delivered_twice_is_not_refused_for_what_it_has_done_itself(sim: Simulation) -> None:
+    store = await open_late()
+    async with a_server(sim, "one", store) as one, a_server(sim, "two", store) as two:
+        await a_node(one, "n1")
+        await one.create(PODS, needing("a"))
+        for number, sent in enumerate(
+            (
+                ("POST", f"{PODS}/a/binding", to("n1")),
+                ("POST", f"{PODS}/a/eviction", {"metadata": {"name": "a"}}),
+                ("DELETE", f"{PODS}/a", {"gracePeriodSeconds": 0}),
+                ("POST", PODS, needing("a")),
+            )
+        ):
+            first = []
+
+            async def deliver(number: int = number, sent: Any = sent, first: list[Answer] = first) -> None:
+                first.append(await two.ask(*sent, Mainstay_Operation=f"op-{number}"))
+
+            store.after_get("~operations/", deliver)
+            second = await one.ask(*sent, Mainstay_Operation=f"op-{number}")
+            assert (second.status, second.body) == (first[0].status, first[0].body)
+            repeated = [each.headers.get("Mainstay-Repeated") for each in (*first, second)]
+            assert repeated == [None, "true"]
+
+
 async def a_deletion_with_grace_leaves_the_next_of_the_name_alone_when_it_is_repeated(sim: Simulation) -> None:
     store = await open_late()
     async with a_server(sim, store=store) as client:
@@ -179,6 +216,25 @@ async def a_recount_does_not_charge_a_pod_that_has_ended_at_the_commit(sim: Simu
         assert (answer.status, answer.body["wasWrong"]) == (200, False)
 
 
+async def a_pod_that_ends_gives_back_what_a_recount_has_charged_before_the_commit(sim: Simulation) -> None:
+    store = await open_late()
+    async with a_server(sim, store=store) as client:
+        await a_node(client, "n1")
+        for name, end in (("a", "patch"), ("b", "delete")):
+            await client.create(PODS, needing(name))
+            await client.create(f"{PODS}/{name}/binding", to("n1"))
+            await forget_charge(store, name)
+            store.before_commit(f"core/pods/default/{name}", lambda: recount(store, "n1"))
+            if end == "patch":
+                await client.patch(f"{PODS}/{name}/status", {"status": {"phase": "Succeeded"}})
+            else:
+                answer = await client.ask("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0}, **AGENT)
+                assert answer.status == 200
+
+            drift, _, _ = await find_drift(store, "n1")
+            assert (drift.is_none, ledger_in(await store.get(ledger_key("n1"))).used) == (True, {})
+
+
 Case = Callable[[Simulation], Awaitable[None]]
 CASES: list[tuple[Case, transactions.Twin]] = [
     (
@@ -199,7 +255,15 @@ CASES: list[tuple[Case, transactions.Twin]] = [
     ),
     (
         a_binding_that_is_delivered_twice_at_the_same_time_is_answered_twice,
-        transactions.takes_its_own_repetition_for_another_write,
+        transactions.refuses_a_write_for_what_it_has_done_itself,
+    ),
+    (
+        an_update_that_is_delivered_twice_at_the_same_time_is_answered_twice,
+        transactions.tries_again_after_its_own_repetition,
+    ),
+    (
+        a_write_that_is_delivered_twice_is_not_refused_for_what_it_has_done_itself,
+        transactions.refuses_a_write_for_what_it_has_done_itself,
     ),
     (
         a_deletion_with_grace_leaves_the_next_of_the_name_alone_when_it_is_repeated,
@@ -208,6 +272,10 @@ CASES: list[tuple[Case, transactions.Twin]] = [
     (
         a_recount_does_not_charge_a_pod_that_has_ended_at_the_commit,
         transactions.charges_a_pod_that_may_have_ended,
+    ),
+    (
+        a_pod_that_ends_gives_back_what_a_recount_has_charged_before_the_commit,
+        transactions.ends_a_pod_that_may_be_charged_by_now,
     ),
 ]
 NAMES = [case.__name__ for case, _ in CASES]
