@@ -25,6 +25,7 @@ from mainstay.scenarios.half_said import SCENARIO as HALF_SAID
 from mainstay.scenarios.held_controller import SCENARIO as HELD_CONTROLLER
 from mainstay.scenarios.held_rollout import SCENARIO as HELD_ROLLOUT
 from mainstay.scenarios.job_of_the_same_name import SCENARIO as JOB_OF_THE_SAME_NAME
+from mainstay.scenarios.late_commits import SCENARIO as LATE_COMMITS
 from mainstay.scenarios.leaders_and_clocks import SCENARIO as LEADERS_AND_CLOCKS
 from mainstay.scenarios.left_over import SCENARIO as LEFT_OVER
 from mainstay.scenarios.missed_ticks import SCENARIO as MISSED_TICKS
@@ -85,6 +86,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         STALE_CANDIDATE,
         BIND_WITHOUT_ANSWER,
         DUPLICATE_RESERVATION,
+        LATE_COMMITS,
         PODS_COME_AND_GO,
         STALE_AGENT,
         FENCED_BEFORE_REPLACED,

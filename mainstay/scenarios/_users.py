@@ -11,12 +11,12 @@ from typing import Any, Final
 from mainstay.api.annotations import AT_MOST_ONE
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICASETS, RESERVATIONS
+from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICASETS, RESERVATIONS
 from mainstay.api.reservations import reservation_name
 from mainstay.api.times import format_time
 from mainstay.api.well_known_labels import NOT_READY_TAINT, UNREACHABLE_TAINT
 from mainstay.client.client import Client
-from mainstay.client.errors import AlreadyExists, NotFound
+from mainstay.client.errors import AlreadyExists, ApiError, NotFound
 from mainstay.env import tasks
 from mainstay.scenarios._stages import NAMESPACE
 from mainstay.scenarios._swarm import SwarmStage
@@ -204,7 +204,8 @@ async def give_up_plan(stage: SwarmStage, client: Client) -> None:
 
 
 async def come_and_go(stage: SwarmStage, client: Client) -> None:
-    """A namespace with something in it, which is then deleted, or one that is there is."""
+    """A namespace with something in it, which is then deleted, or one that is there is; and another user, who has not
+    heard of that, creates something in it at the same time."""
     with suppress(AlreadyExists):
         await client.create(NAMESPACES, {"metadata": {"name": TEAM}})
     spec = a_workload("web", 1 + stage.choose("team replicas", 2), a_pod_spec())
@@ -212,7 +213,19 @@ async def come_and_go(stage: SwarmStage, client: Client) -> None:
         await client.create(REPLICASETS, {**spec, "metadata": {"name": "web", "namespace": TEAM}}, TEAM)
     await tasks.sleep(_A_LITTLE * stage.choose("team stays", 4))
     if stage.choose("team goes", 2):
-        await client.delete(NAMESPACES, TEAM)
+        await tasks.together([_delete_team(client), _join_team(stage, client)], name="team")
+
+
+async def _delete_team(client: Client) -> None:
+    await client.delete(NAMESPACES, TEAM)
+
+
+async def _join_team(stage: SwarmStage, client: Client) -> None:
+    for number in range(stage.choose("others join", 4)):
+        await tasks.sleep(_A_LITTLE / 4 * stage.choose("others wait", 4))
+        with suppress(ApiError):  # The namespace may be gone, or going.
+            metadata = {"name": f"other-{number}", "namespace": TEAM}
+            await client.create(CONFIG_MAPS, {"metadata": metadata})
 
 
 def with_image(image: str) -> Object:

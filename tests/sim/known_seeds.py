@@ -20,6 +20,7 @@ from tests.twins import (
     scheduling,
     services,
     sim,
+    transactions,
     workloads,
     worlds,
 )
@@ -55,6 +56,7 @@ KNOWN_SEEDS: Final[dict[tuple[str, Callable[[pytest.MonkeyPatch], None]], int]] 
     ("ghost-node", caches.keeps_what_is_missing_from_a_state): 7,
     ("half-said", node_health.says_it_of_pods_only_once): 5,
     ("held-rollout", holds.fills_up_what_is_held): 78,
+    ("late-commits", transactions.uses_a_reservation_whatever_has_become_of_it): 2,
     ("members-can-leave", database.says_once_that_a_member_has_joined): 2,
     ("new-leader-knows", scenarios.restarts_operation_ids_in_each_term): 17,
     ("one-leader", sim.does_not_look_at_terms): 18,

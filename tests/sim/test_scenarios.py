@@ -31,6 +31,7 @@ from tests.twins import (
     scheduling,
     services,
     sim,
+    transactions,
     workloads,
     worlds,
 )
@@ -114,6 +115,12 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("whose-room", catalogue.promises_room_that_others_may_take, "promises: "),
     # A reservation whose response is lost
     ("duplicate-reservation", scenarios.names_reservations_after_the_attempt, "reserved: "),
+    # Time passes between what a server reads and what it commits
+    ("late-commits", transactions.refuses_a_write_for_what_it_has_done_itself, "late commits: "),
+    ("late-commits", transactions.uses_a_reservation_whatever_has_become_of_it, "reserved: "),
+    ("late-commits", transactions.remembers_only_deletions_that_are_over, "acknowledged writes: operation delete-"),
+    ("late-commits", transactions.charges_a_pod_that_may_have_ended, "late commits: "),
+    ("late-commits", transactions.ends_a_pod_that_may_be_charged_by_now, "late commits: "),
     # 1: an agent that restarts on an old list
     ("stale-agent", agents.starts_what_its_cache_shows, "at most one: "),
     ("stale-agent", agents.ends_what_an_old_list_does_not_have, "at most one: "),
@@ -142,6 +149,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("namespace-goes", cleanup.knows_no_custom_kinds, "namespaces: "),
     ("namespace-goes", cleanup.is_done_when_all_was_told_to_go, "namespaces: "),
     ("namespace-goes", cleanup.looks_once, "namespaces: "),
+    ("namespace-goes", transactions.creates_whatever_has_become_of_the_namespace, "namespaces: "),
     # 16: nodes, zones or the control plane itself are cut off
     ("silent-nodes", node_health.trusts_the_times_in_leases, "patient: "),
     ("silent-nodes", node_health.does_not_restart_its_observation, "patient: "),
