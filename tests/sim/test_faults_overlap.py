@@ -9,7 +9,7 @@ from mainstay.sim.faults.schedule import TIMED
 from mainstay.sim.run.choices import Choice, Tape
 from mainstay.sim.simulation import Simulation
 from mainstay.sim.strategies.priorities import STEPS, PriorityStrategy
-from tests.sim.fault_scene import a_configmap, a_scene, drawn, run, seconds
+from tests.sim.fault_scene import Scene, a_configmap, a_scene, drawn, run, seconds
 
 LONG = 6  # Of the durations: forty seconds. The first, which all others have, is half a second.
 
@@ -233,5 +233,32 @@ def test_of_two_slownesses_the_worse_counts_whichever_came_first():
                 await it.admin.create(CONFIG_MAPS, a_configmap(f"map-{number:02}"), "default")
             await tasks.sleep(seconds(10))
             assert 0 < len(it.known()) < 10
+
+    run(sim, scene)
+
+
+def test_of_two_reasons_for_a_slow_store_the_longer_wait_counts_until_it_is_over():
+    chosen = {"how-long": (2, 0), "duration": (3, 4), "server-0/commit": (3, 3, 3, 3)}
+    choices = [
+        Choice(f"fault/slow-store/{label}", turn, 99, to)
+        for label, all_ in chosen.items()
+        for turn, to in enumerate(all_)
+    ]
+    sim = Simulation(tape=Tape(choices))
+
+    async def time_a_write(it: Scene, name: str) -> int:
+        began_ns = sim.loop.time_ns()
+        await it.admin.create(CONFIG_MAPS, a_configmap(name), "default")
+        return (sim.loop.time_ns() - began_ns) // 10_000_000
+
+    async def scene() -> None:
+        async with a_scene(sim, servers=1) as it:
+            TIMED["slow-store"].strike(it.world)  # A second, for five seconds,
+            TIMED["slow-store"].strike(it.world)  # and twenty milliseconds, for ten.
+            assert await time_a_write(it, "one") == 100
+            await tasks.sleep(seconds(5))
+            assert await time_a_write(it, "two") == 2
+            await tasks.sleep(seconds(5))
+            assert await time_a_write(it, "three") == 0
 
     run(sim, scene)

@@ -54,12 +54,12 @@ class PodPoint:
         key = charge_key(metadata["namespace"], metadata["name"])
         wanted = None if intended.new is None else build_charge(_whole(intended.new))
         entry = await self._store.get(key)
-        if entry is None and wanted is None:
+        if entry is None and wanted is not None:
+            return await self._charging.came(key, wanted)
+        if entry is None:
             # Where a charge is missing, a recount may be about to write it: on condition of the pod, which is as it was
             # until this is committed. So this is on condition of the charge, and one of the two decides again.
             return TransactionParts((Check(key, ABSENT),))
-        if entry is None:
-            return await self._charging.came(key, wanted)
         charge = decode_charge(entry.value)
         if intended.new is None and intended.context.agent_of != charge.node:
             return await self._charging.vanished(entry, charge)

@@ -159,7 +159,7 @@ async def a_write_that_is_delivered_twice_is_not_refused_for_what_it_has_done_it
                 ("POST", PODS, needing("a")),
             )
         ):
-            first = []
+            first: list[Answer] = []
 
             async def deliver(number: int = number, sent: Any = sent, first: list[Answer] = first) -> None:
                 first.append(await two.ask(*sent, Mainstay_Operation=f"op-{number}"))
