@@ -73,6 +73,22 @@ def test_a_write_that_changes_nothing_changes_no_entry() -> None:
     assert written(a_map({"k": "v"}, entries), a_map({"k": "v"}), "second", 9) == entries
 
 
+@pytest.mark.parametrize("writer", ["updater", "other"])
+def test_who_applied_a_value_no_longer_owns_the_field_after_an_update_changes_it(writer: str) -> None:
+    shared: dict[str, Any] = {"f:data": {".": {}, "f:k": {}}}
+    entries = [
+        an_entry("applier", {"f:data": {"f:a": {}, "f:k": {}}}, operation="Apply", second=2),
+        an_entry("updater", shared, second=1),
+    ]
+    old = a_map({"a": "1", "k": "v"}, entries)
+
+    after = written(old, a_map({"a": "1", "k": "w"}), writer, 5)
+
+    owners = {entry["manager"]: entry["fieldsV1"] for entry in after}
+    assert owners["applier"] == {"f:data": {"f:a": {}}}
+    assert [manager for manager, fields in owners.items() if "f:k" in fields["f:data"]] == [writer]
+
+
 def test_the_time_is_that_of_the_last_change_by_its_manager() -> None:
     fields: dict[str, Any] = {"f:data": {".": {}, "f:k": {}}}
     old = a_map({"k": "v"}, [an_entry("first", fields)])

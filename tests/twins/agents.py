@@ -10,6 +10,7 @@ import pytest
 
 from mainstay.agent.node.node import NodeAgent
 from mainstay.agent.node.pods import Pods
+from mainstay.agent.pod import lifecycle
 from mainstay.agent.pod.facts import PodFacts
 from mainstay.agent.pod.plan import End
 from mainstay.agent.pod.tokens import PodTokens, TokenNeed
@@ -88,6 +89,17 @@ def ends_what_an_old_list_does_not_have(patch: pytest.MonkeyPatch) -> None:
         pass
 
     patch.setattr(Pods, "_cache_is_current", at_once)
+
+
+def counts_deadlines_from_its_own_start(patch: pytest.MonkeyPatch) -> None:
+    """Each agent that takes a pod on gives it its whole time."""
+    honest = lifecycle._deadline
+
+    def deadline(pod: Object, facts: PodFacts) -> datetime | None:
+        status = {name: value for name, value in (pod.get("status") or {}).items() if name != "startTime"}
+        return honest({**pod, "status": status}, facts)
+
+    patch.setattr(lifecycle, "_deadline", deadline)
 
 
 # Pods deleted by force

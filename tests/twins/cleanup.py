@@ -100,6 +100,11 @@ def deletes_whatever_it_has_become(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OwnerCleanup, "_remove", remove)
 
 
+def believes_for_ever_that_an_owner_is_gone(patch: pytest.MonkeyPatch) -> None:
+    """Also when the store is restored from a backup that has it."""
+    patch.setattr(OwnerCleanup, "_is_known_absent", lambda self, place: place in self._absent)
+
+
 # Namespaces
 
 

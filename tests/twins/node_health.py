@@ -17,7 +17,7 @@ from mainstay.controllers.node_health import loop as node_loop
 from mainstay.controllers.node_health import pods as node_pods
 from mainstay.controllers.node_health.evidence import Hearing, judge_hearing
 from mainstay.controllers.node_health.heartbeats import Heard, Listening
-from mainstay.controllers.node_health.plan import MarkPod, NodeSnapshot, RemoveDeadPod, Step, WriteNode
+from mainstay.controllers.node_health.plan import MarkPod, NodeHealthMemory, NodeSnapshot, RemoveDeadPod, Step, WriteNode
 from mainstay.loop import evidence
 from mainstay.loop.periodic import Pass
 
@@ -87,6 +87,16 @@ def believes_that_all_nodes_are_dead(patch: pytest.MonkeyPatch) -> None:
 
 def releases_as_many_as_there_are(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(zones, "taken", lambda bucket: bucket)
+
+
+def never_forgets_that_a_taint_was_there(patch: pytest.MonkeyPatch) -> None:
+    """A node that goes a second time has used up what its pods tolerate."""
+    honest = node_pods.taints_since
+
+    def taints_since(snapshot: NodeSnapshot, memory: NodeHealthMemory) -> dict[tuple[str, str], int]:
+        return {**memory.taints_since, **honest(snapshot, memory)}
+
+    patch.setattr(decide, "taints_since", taints_since)
 
 
 # Saying it

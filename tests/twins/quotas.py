@@ -6,7 +6,7 @@ import pytest
 
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds.mainstay import RESERVATION
-from mainstay.api.quota_usage import Amounts, Resource
+from mainstay.api.quota_usage import Amounts, Resource, is_about
 from mainstay.api.reservations import ReservationPhase, is_active
 from mainstay.server.placement import eviction, reservations
 from mainstay.server.placement.ledger.charge import Charge
@@ -74,6 +74,18 @@ def takes_no_note_while_it_counts(patch: pytest.MonkeyPatch) -> None:
         return QuotaTally(after.quotas, tally.counting, after.begun)
 
     patch.setattr(resource_quota, "changed", changed)
+
+
+def judges_scopes_by_the_newest_state(patch: pytest.MonkeyPatch) -> None:
+    """What leaves a scope by a change stays counted."""
+    honest = quota_tally._difference
+
+    def difference(limit: QuotaLimit, resource: Resource, new: Object | None, old: Object | None) -> Amounts:
+        if new is not None and old is not None and not is_about(limit.terms, resource, new):
+            return {}
+        return honest(limit, resource, new, old)
+
+    patch.setattr(quota_tally, "_difference", difference)
 
 
 TWINS: Sequence[Twin] = [

@@ -16,16 +16,17 @@ from mainstay.api.kind_names import LEASES, NODES
 from mainstay.api.kinds import mainstay as mainstay_kinds
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
-from mainstay.client.errors import ApiError, NotFound
+from mainstay.client.errors import ApiError, Conflict, NotFound
 from mainstay.client.informer import Informer, Subscriber
 from mainstay.client.reflector import Instructions, OpenWatch, Reflector
 from mainstay.env import Clock
 from mainstay.loop.act import OwnWrite
 from mainstay.loop.controller import Reads
 from mainstay.loop.controller_loop import ControllerLoop
+from mainstay.loop.fencing import holder_times
 from mainstay.loop.lease import Leader
 from mainstay.loop.own_writes import OwnWrites
-from mainstay.loop.term import Term
+from mainstay.loop.term import Deposed, Term
 from mainstay.scenarios import _task_scheduler, duplicate_reservation
 from mainstay.scenarios._task_scheduler import TaskScheduler, find_node
 from mainstay.server.placement import binding, charges
@@ -118,6 +119,22 @@ def _has_ended(spec: Object, now: datetime) -> bool:
     return not spec["holderIdentity"] or renewed + timedelta(seconds=spec["leaseDurationSeconds"]) < now
 
 
+def counts_from_when_it_finds_its_renewal(patch: pytest.MonkeyPatch) -> None:
+    """Of a renewal whose answer was lost it learns by a conflict. That it is committed does not say when it was sent."""
+
+    async def renew(self: Leader, term: Term) -> None:
+        try:
+            await self._write_renewal(term)
+        except Conflict:
+            found_ns = self._clock.monotonic_ns()
+            self._held = await self._client.get(LEASES, self._name, self._namespace)
+            if (self._held.get("spec") or {}).get("holderIdentity") != self._identity:
+                raise Deposed("the lease is held by another process") from None
+            term.until(holder_times(found_ns, self._settings.times).begin_stopping_at_ns)
+
+    patch.setattr(Leader, "_renew", renew)
+
+
 def never_stops_leading_by_itself(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Term, "left", property(lambda self: timedelta(minutes=0 if self._is_over else 10)))
 
@@ -203,6 +220,27 @@ def says_how_far_it_is_itself(patch: pytest.MonkeyPatch) -> None:
             self.tell(_bookmark(self._selection.kind, self._told))
 
     patch.setattr(_Session, "bookmark", bookmark)
+
+
+def has_one_change_less_than_it_says(patch: pytest.MonkeyPatch) -> None:
+    """A watch from right before the change that was forgotten last is not told to list again."""
+    honest = Window.drop_oldest
+
+    def drop_oldest(self: Window) -> None:
+        honest(self)
+        self.complete_after -= 1
+
+    patch.setattr(Window, "drop_oldest", drop_oldest)
+
+
+def sends_bookmarks_while_it_catches_up(patch: pytest.MonkeyPatch) -> None:
+    honest = _Session._follow
+
+    async def follow(self: _Session, stream: Any, start: int) -> None:
+        self._told = start
+        await honest(self, stream, start)
+
+    patch.setattr(_Session, "_follow", follow)
 
 
 def tells_a_repeat_that_the_name_is_taken(patch: pytest.MonkeyPatch) -> None:

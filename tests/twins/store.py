@@ -1,11 +1,13 @@
 """Bugs that a local store and its log could have."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from mainstay.env import frames
+from mainstay.server.storage import compaction
 from mainstay.sim.disk import SimDisk
 from mainstay.store import disk_log, local
 from mainstay.store.disk_log import DiskLog
@@ -124,6 +126,17 @@ def goes_on_after_an_error(patch: pytest.MonkeyPatch) -> None:
         self._size += len(frame)
 
     patch.setattr(DiskLog, "_append", append)
+
+
+def forgets_all_when_something_is_old_enough(patch: pytest.MonkeyPatch) -> None:
+    """Also what is younger than what is kept."""
+    honest = compaction.take_expired
+
+    def take_expired(seen: deque[tuple[int, int]], now_ns: int) -> int:
+        newest = seen[-1][1]
+        return newest if honest(seen, now_ns) else 0
+
+    patch.setattr(compaction, "take_expired", take_expired)
 
 
 TWINS: list[Twin] = [

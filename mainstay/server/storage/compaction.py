@@ -35,7 +35,7 @@ async def compact_regularly(
 ) -> None:
     """Until cancelled."""
     seen: deque[tuple[int, int]] = deque()
-    keep_ns, look_every_ns = (each // timedelta(microseconds=1) * 1000 for each in (KEEP, LOOK_EVERY))
+    look_every_ns = LOOK_EVERY // timedelta(microseconds=1) * 1000
     looked_ns: int | None = None
     while True:
         now_ns = clock.monotonic_ns()
@@ -46,8 +46,7 @@ async def compact_regularly(
             if looked_ns is None or now_ns - looked_ns >= look_every_ns:
                 looked_ns = now_ns
                 seen.append((now_ns, await store.revision()))
-                while seen and seen[0][0] <= now_ns - keep_ns:
-                    target = max(target, seen.popleft()[1])
+                target = max(target, take_expired(seen, now_ns))
             if target:
                 await store.compact(target)
                 if release_memory is not None:
@@ -56,6 +55,14 @@ async def compact_regularly(
             _log.warning("cannot compact the store; retrying in %s: %s", LOOK_EVERY, error)
             await tasks.sleep(LOOK_EVERY)
         await tasks.sleep(HISTORY_LOOKED_AT_EVERY)
+
+
+def take_expired(seen: deque[tuple[int, int]], now_ns: int) -> int:
+    """The newest revision that is old enough to compact to, taken out of those seen with all before it. 0: none is."""
+    expired = 0
+    while seen and seen[0][0] <= now_ns - KEEP // timedelta(microseconds=1) * 1000:
+        expired = max(expired, seen.popleft()[1])
+    return expired
 
 
 async def _compact_held(store: LocalStore) -> int:

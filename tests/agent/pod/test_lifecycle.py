@@ -418,6 +418,15 @@ def test_a_pod_that_runs_into_its_deadline_fails_when_nothing_of_it_runs_any_mor
     assert (again.steps, again.status) == ((), plan.status)
 
 
+def test_an_agent_that_was_restarted_counts_the_deadline_from_when_the_pod_started():
+    runs = instances(app=running())
+    pod = reported(a_pod("app", activeDeadlineSeconds=100), instances=runs)
+
+    # Its second agent took the pod on 60 seconds later.
+    assert decide(pod, some_facts(runs, accepted_at=after(60)), after(99)).wake_at == after(100)
+    assert ends(decide(pod, some_facts(runs, accepted_at=after(60)), after(102))) == [("app", EndReason.DEADLINE)]
+
+
 def test_sidecars_end_when_the_main_containers_have_done_their_work():
     pod = a_pod("app", init=(a_sidecar("s"),), restartPolicy="OnFailure")
 

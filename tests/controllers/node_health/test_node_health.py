@@ -349,6 +349,20 @@ def test_how_long_they_tolerate_it_is_counted_from_when_we_see_it():
     assert first.memory.taints_since == {("uid-n1", str(RELEASED)): at(1000)}
 
 
+def test_when_a_node_goes_again_its_pods_have_their_whole_time_again():
+    pods = [a_pod("p", ready="Unknown")]
+    gone = decide(a_snapshot(1000, [RELEASED_NODE, *OTHERS], {"n1": 900}), LISTENING)
+    back = decide(a_snapshot(1100, [some_node("n1"), *OTHERS], {}), gone.memory)
+    assert back.memory.taints_since == {}
+    again = decide(a_snapshot(2000, [RELEASED_NODE, *OTHERS], {"n1": 1900}, pods), back.memory)
+    later = decide(a_snapshot(2299, [RELEASED_NODE, *OTHERS], {"n1": 1900}, pods), again.memory)
+    over = decide(a_snapshot(2300, [RELEASED_NODE, *OTHERS], {"n1": 1900}, pods), later.memory)
+
+    evicted = [[step.uid for step in plan.steps if isinstance(step, Evict)] for plan in (again, later, over)]
+
+    assert evicted == [[], [], ["uid-p"]]
+
+
 @pytest.mark.parametrize(
     ("tolerations", "stays"),
     [

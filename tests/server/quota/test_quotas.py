@@ -203,6 +203,33 @@ def test_a_quota_over_compute_wants_every_container_to_say_what_it_needs():
     assert refused.message == "failed quota: team: must specify limits.memory for: b,c; requests.cpu for: b"
 
 
+@pytest.mark.parametrize(
+    ("scope", "used"),
+    [("NotTerminating", ["1", "0", "0"]), ("Terminating", ["0", "1", "0"])],
+)
+def test_a_pod_that_gets_a_deadline_later_changes_its_scope(scope: str, used: list[str]):
+    pod = needing({"cpu": "1"})
+    limited = needing({"cpu": "1"}, activeDeadlineSeconds=60)
+    tally = a_tally(a_quota("scoped", [scope], pods="9"))
+
+    seen = []
+    for new, old in ((pod, None), (limited, pod), (None, limited)):
+        tally = changed(tally, POD, new, old)
+        seen.append(tally.quotas["scoped"].used["pods"])
+
+    assert seen == used
+
+
+def test_a_pod_may_not_enter_a_scope_that_is_used_up():
+    limited = needing({"cpu": "1"}, activeDeadlineSeconds=60)
+    tally = changed(a_tally(a_quota("scoped", ["Terminating"], pods="1")), POD, limited, None)
+
+    refused = find_exceeded(tally, POD, limited, needing({"cpu": "1"}))
+
+    assert refused is not None
+    assert refused.message == "exceeded quota: scoped, requested: pods=1, used: pods=1, limited: pods=1"
+
+
 @given(st.lists(st.tuples(st.sampled_from(["make", "end", "remove"]), st.integers(0, 5), AMOUNTS), max_size=30))
 def test_what_is_used_is_always_the_sum_of_what_is_there(steps):
     tally = a_tally(

@@ -1,5 +1,6 @@
 """What a server lets its store forget, and what its journal keeps."""
 
+from collections import deque
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from mainstay.journal.history import HistoryRecorder
 from mainstay.journal.reader import Reader
 from mainstay.server.decisions.history_source import StoreHistory
 from mainstay.server.storage import compaction
-from mainstay.server.storage.compaction import compact_regularly
+from mainstay.server.storage.compaction import compact_regularly, take_expired
 from mainstay.store import open_memory
 from mainstay.store.errors import Compacted
 from mainstay.store.interface import Put
@@ -28,6 +29,31 @@ async def test_history_is_kept_for_a_while_and_then_forgotten(sim):
     with pytest.raises(Compacted):
         await store.range("", at=2)
     assert (await store.range("")).entries[0].value == b"2"
+    await tasks.stop(compacting)
+
+
+def test_history_younger_than_five_minutes_is_not_among_what_is_forgotten():
+    minute_ns = 60 * 10**9
+    seen = deque((minute * minute_ns, 100 + minute) for minute in range(8))
+
+    assert take_expired(seen, 7 * minute_ns) == 102
+    assert [revision for _, revision in seen] == [103, 104, 105, 106, 107]
+    assert take_expired(seen, 7 * minute_ns) == 0
+
+
+async def test_history_younger_than_five_minutes_is_kept_while_older_history_is_forgotten(sim):
+    store = await open_memory()
+    compacting = tasks.spawn(compact_regularly(store, sim.get_clock("server")), name="compact")
+    written_at = {}
+    for minute in range(12):
+        written_at[minute] = (await store.commit([], [Put("a", b"%d" % minute)])).revision
+        await tasks.sleep(timedelta(minutes=1))
+
+    # It is minute 12. What was current five minutes ago, and all that came since, can be read.
+    for minute in range(7, 12):
+        assert (await store.range("", at=written_at[minute])).entries[0].value == b"%d" % minute
+    with pytest.raises(Compacted):
+        await store.range("", at=written_at[4])
     await tasks.stop(compacting)
 
 

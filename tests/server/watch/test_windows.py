@@ -10,12 +10,12 @@ from mainstay.env import tasks
 from mainstay.http.streams import BodyStream, Outlet, StreamMemory
 from mainstay.http.websocket import WebSocket
 from mainstay.server.watch import feed as feeding
-from mainstay.server.watch.feed import FRESH_FOR, Feed
+from mainstay.server.watch.feed import FRESH_FOR, Feed, Window
 from mainstay.server.watch.session import Outgoing
 from mainstay.server.watch.websocket import over_websocket
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
-from mainstay.store.interface import Put, Store
+from mainstay.store.interface import Entry, KeyChange, Put, Store
 from tests.server.world import CONFIGMAPS, a_configmap, a_server
 
 MEBIBYTE = 1024 * 1024
@@ -84,6 +84,39 @@ async def test_a_watch_from_before_what_was_forgotten_lists_again(sim: Simulatio
         async with client.watch(path) as events:
             error = await events.next()
             assert (error["type"], error["object"]["code"]) == ("ERROR", 410)
+
+
+def test_a_window_covers_what_comes_after_the_change_it_forgot_last(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(feeding, "WINDOW_CHANGES_MAX", 2)
+    window = Window(10)
+    window.add([KeyChange(revision, "k", Entry("k", b"", 11, revision, 1), None) for revision in (12, 15, 19, 23)])
+
+    # 12 and 15 are forgotten. Who has not seen 15 has to list; who has, has missed nothing.
+    answers = {revision: window.since(revision) for revision in (11, 14, 15, 18, 19)}
+    found = {at: None if since is None else [each.revision for each in since] for at, since in answers.items()}
+    assert found == {11: None, 14: None, 15: [19, 23], 18: [19, 23], 19: [23]}
+
+
+@pytest.mark.parametrize("lacks", [1, 0])
+async def test_a_watch_from_right_before_the_last_change_that_was_forgotten_lists_again(
+    sim: Simulation, monkeypatch: pytest.MonkeyPatch, lacks: int
+):
+    monkeypatch.setattr(feeding, "WINDOW_CHANGES_MAX", 3)
+    async with a_server(sim) as client:
+        await client.create(CONFIGMAPS, a_configmap("one"))
+        revisions = []
+        for number in range(6):
+            patched = await client.patch(f"{CONFIGMAPS}/one", {"data": {"n": str(number)}})
+            revisions.append(int(patched["metadata"]["resourceVersion"]))
+        forgotten = revisions[2]
+
+        async with client.watch(f"{CONFIGMAPS}?watch=1&resourceVersion={forgotten - lacks}") as events:
+            first = await events.next()
+
+        if lacks:
+            assert (first["type"], first["object"]["code"]) == ("ERROR", 410)
+        else:
+            assert first["object"]["data"]["n"] == "3"
 
 
 class Transport(asyncio.Transport):
