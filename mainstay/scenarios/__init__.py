@@ -58,6 +58,7 @@ from mainstay.scenarios.successor_looks_first import SCENARIO as SUCCESSOR_LOOKS
 from mainstay.scenarios.twice_in_slices import SCENARIO as TWICE_IN_SLICES
 from mainstay.scenarios.two_builds import SCENARIO as TWO_BUILDS
 from mainstay.scenarios.two_controllers import SCENARIO as TWO_CONTROLLERS
+from mainstay.scenarios.watches_behind import SCENARIO as WATCHES_BEHIND
 from mainstay.scenarios.whose_room import SCENARIO as WHOSE_ROOM
 from mainstay.sim.run.scenario import Scenario
 
@@ -76,6 +77,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         LEADERS_AND_CLOCKS,
         COMPACTION_IN_THE_GAP,
         BACK_IN_TIME,
+        WATCHES_BEHIND,
         ONE_DELIVERY,
         RACING_SCHEDULERS,
         ROOM_COMES_BACK,

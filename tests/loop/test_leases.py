@@ -2,13 +2,17 @@
 
 import asyncio
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
+from mainstay.api.kind import Object
+from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import CONFIG_MAPS, LEASES
 from mainstay.client.call import WriteOptions
-from mainstay.client.errors import ApiError, Fenced
-from mainstay.env import tasks
+from mainstay.client.client import Client
+from mainstay.client.errors import ApiError, Conflict, Fenced, Unavailable
+from mainstay.env import Clock, tasks
 from mainstay.loop.fencing import ObservedLease
 from mainstay.loop.lease import DEFAULT_TIMES, Leader, may_take
 from mainstay.loop.term import Deposed, Term
@@ -148,6 +152,63 @@ async def test_a_candidate_without_the_right_says_so_once_and_leads_when_it_is_g
         )
         await tasks.sleep(timedelta(seconds=10))
         assert list(office.leading) == ["a"]
+        await tasks.stop(task)
+
+
+class LosingClient:
+    """Passes on what a leader asks for. Loses the answer to one renewal, and all writes after the conflict."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self.loses_answer = False
+        self.lost_sent_ns = 0
+        """When the renewal was sent whose answer was lost."""
+        self.conflicts = 0
+
+    async def get(self, kind: KindName, name: str, namespace: str) -> Object:
+        return await self._client.get(kind, name, namespace)
+
+    async def create(self, kind: KindName, obj: Object, *, write: WriteOptions) -> Object:
+        return await self._client.create(kind, obj, write=write)
+
+    async def replace(self, kind: KindName, obj: Object, *, write: WriteOptions) -> Object:
+        if self.conflicts:
+            raise Unavailable("cut off")
+        sent_ns = self._clock.monotonic_ns()
+        try:
+            written = await self._client.replace(kind, obj, write=write)
+        except Conflict:
+            self.conflicts += 1
+            raise
+        if self.loses_answer:
+            self.loses_answer, self.lost_sent_ns = False, sent_ns
+            raise Unavailable("the answer is lost", may_have_happened=True)
+        return written
+
+
+async def test_a_conflict_with_its_own_renewal_gives_a_leader_no_time_beyond_that_renewal(sim):
+    clock = sim.get_clock("a")
+    async with a_world(sim) as world:
+        losing = LosingClient(world.client, clock)
+        terms: list[Term] = []
+
+        async def lead(term: Term) -> None:
+            terms.append(term)
+            await asyncio.Event().wait()
+
+        leader = Leader(cast(Client, losing), sim.env("a"), "kube-system", "boss", "a_1")
+        task = tasks.spawn(leader.run(lead), name="a")
+        await tasks.sleep(timedelta(seconds=1))
+        losing.loses_answer = True
+        while not losing.conflicts:
+            await tasks.sleep(timedelta(milliseconds=100))
+        await tasks.sleep(timedelta(seconds=1))
+
+        (term,) = terms
+        assert term.is_valid
+        ends_ns = clock.monotonic_ns() + term.left // timedelta(microseconds=1) * 1000
+        assert ends_ns <= losing.lost_sent_ns + DEFAULT_TIMES.hold_ns
         await tasks.stop(task)
 
 

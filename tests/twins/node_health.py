@@ -17,7 +17,14 @@ from mainstay.controllers.node_health import loop as node_loop
 from mainstay.controllers.node_health import pods as node_pods
 from mainstay.controllers.node_health.evidence import Hearing, judge_hearing
 from mainstay.controllers.node_health.heartbeats import Heard, Listening
-from mainstay.controllers.node_health.plan import MarkPod, NodeHealthMemory, NodeSnapshot, RemoveDeadPod, Step, WriteNode
+from mainstay.controllers.node_health.plan import (
+    MarkPod,
+    NodeHealthMemory,
+    NodeSnapshot,
+    RemoveDeadPod,
+    Step,
+    WriteNode,
+)
 from mainstay.loop import evidence
 from mainstay.loop.periodic import Pass
 

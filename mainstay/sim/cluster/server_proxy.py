@@ -248,6 +248,8 @@ class WatchProxy:
         """None if its client does not read slowly."""
         self._reading: asyncio.TimerHandle | None = None
         """When a client that reads slowly reads on."""
+        self._drained: asyncio.Future[None] | None = None
+        """Of a server that waits until such a client has read what there is."""
         self._is_cut = False
         self._stays: ActiveFaults[int] = ActiveFaults(self._stays_changed)
         """Nothing of what came after these revisions is told."""
@@ -293,6 +295,10 @@ class WatchProxy:
 
     async def drain(self) -> None:
         await self._stream.drain()
+        while self._paces and self._held and not self._is_cut:
+            # A client that reads slowly keeps the server waiting, as a full connection does.
+            self._drained = self._gate.loop.create_future()
+            await self._drained
 
     def end_soon(self) -> None:
         self._stream.end_soon()
@@ -333,6 +339,7 @@ class WatchProxy:
                 self._reading.cancel()
                 self._reading = None
             self._flow()
+            self._wake()
 
     def _read_one(self) -> None:
         if self._is_cut:
@@ -341,6 +348,7 @@ class WatchProxy:
             data = self._held.popleft()
             self._held_bytes -= len(data)
             self._deliver(data)
+            self._wake()
         loop = self._gate.loop
         after_ns = max(pace.every_ns for pace in self._paces)
         self._reading = loop.call_at_ns(loop.time_ns() + after_ns, self._read_one, context=Context())
@@ -356,10 +364,15 @@ class WatchProxy:
     def cut(self, *, in_order: bool = False) -> None:
         """End the watch before what would be delivered next: in order, as a server does now and then, or abruptly."""
         self._is_cut = True
+        self._wake()
         if in_order:
             self._stream.end_soon()
         elif self._task is not None:
             self._task.cancel()
+
+    def _wake(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     def repeat(self, count: int) -> None:
         """Tell again the last changes that were told. Not part of the history: no server of ours does this."""

@@ -11,6 +11,7 @@ from mainstay.api.kind_names import CONFIG_MAPS, DEFINITIONS, EVENTS, NAMESPACES
 from mainstay.client.errors import Unavailable
 from mainstay.client.metadata_source import MetadataSource
 from mainstay.env import tasks
+from mainstay.sim.cluster.server_proxy import WatchProxy
 from tests.controllers.garbage.owned import WEBSITES, a_household, define, named
 from tests.controllers.running import CONTROLLER
 
@@ -68,6 +69,30 @@ async def test_orphans_stay_and_name_the_owner_no_more(sim):
         shared = await home.client.get(CONFIG_MAPS, "shared", "default")
         assert not child["metadata"].get("ownerReferences")
         assert [each["name"] for each in shared["metadata"]["ownerReferences"]] == ["other"]
+
+
+async def test_an_owner_that_a_restored_store_has_again_is_believed_to_be_there(sim):
+    async with a_household(sim) as home:
+        await home.at_rest()
+        owner = await home.make("owner", kind=SERVICE_ACCOUNTS)
+        await home.make("child", owner)
+        backup = home.world.backup()
+        await home.client.delete(SERVICE_ACCOUNTS, "owner", "default")
+        await home.at_rest()
+        assert await home.names() == []
+        (cleanup,) = home.cleanups.values()
+
+        # The watch of the owner's kind is late: only the server can say that the owner is there.
+        def hold(tap: WatchProxy) -> None:
+            if tap.who == CONTROLLER and tap.prefix == "core/serviceaccounts/":
+                tap.hold()
+
+        home.world.faults.change_taps(hold)
+        await home.world.restore(backup)
+        await tasks.sleep(A_WHILE)
+
+        assert list(home.cleanups.values()) == [cleanup]
+        assert await home.names() == ["child"]
 
 
 async def test_orphans_are_let_go_that_the_watch_has_not_told_of_yet(sim):

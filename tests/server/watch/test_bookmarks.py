@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from mainstay.server.storage.stored import stored
+from mainstay.server.watch import session
 from mainstay.server.watch.feed import Only, Window
 from mainstay.server.watch.heartbeats import is_heartbeat
 from mainstay.store.interface import Entry, KeyChange
-from tests.server.world import CONFIGMAPS, PODS, Client, a_pod, a_server
+from tests.server.world import CONFIGMAPS, PODS, Client, a_configmap, a_pod, a_server
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 WATCH = "watch=1&allowWatchBookmarks=true"
@@ -90,6 +91,25 @@ async def test_those_who_watch_leases_hear_every_second_that_none_is_missing(sim
             await renew(client, 1)
 
             assert (await events.next(within=1.5))["type"] == "BOOKMARK"
+
+
+async def test_a_watch_that_is_far_behind_gets_no_bookmark_before_it_has_caught_up(sim, monkeypatch):
+    monkeypatch.setattr(session, "AT_ONCE_CHANGES", 5)
+    monkeypatch.setattr(session, "PIECE_BYTES", 64 * 1024)
+    async with a_server(sim) as client:
+        version = (await client.create(CONFIGMAPS, a_configmap("one")))["metadata"]["resourceVersion"]
+        revisions = []
+        for number in range(40):
+            patched = await client.patch(f"{CONFIGMAPS}/one", {"data": {"n": f"{number:060000}"}})
+            revisions.append(patched["metadata"]["resourceVersion"])
+        async with client.watch(f"{CONFIGMAPS}?{WATCH}&resourceVersion={version}") as events:
+            await asyncio.sleep(5)  # The client reads nothing: the server waits for it, and its clock ticks.
+            seen = [*await events.take(40), await events.next(within=15)]
+
+        assert [(each["type"], each["object"]["metadata"]["resourceVersion"]) for each in seen] == [
+            *(("MODIFIED", revision) for revision in revisions),
+            ("BOOKMARK", revisions[-1]),
+        ]
 
 
 class Ear:
