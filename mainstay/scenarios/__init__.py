@@ -11,6 +11,7 @@ from mainstay.scenarios.compaction_in_the_gap import SCENARIO as COMPACTION_IN_T
 from mainstay.scenarios.core_world import SCENARIO as CORE_WORLD
 from mainstay.scenarios.cure_meanwhile import SCENARIO as CURE_MEANWHILE
 from mainstay.scenarios.databases import SCENARIOS as DATABASES
+from mainstay.scenarios.deadlines_hold import SCENARIO as DEADLINES_HOLD
 from mainstay.scenarios.disk_world import SCENARIO as DISK_WORLD
 from mainstay.scenarios.duplicate_reservation import SCENARIO as DUPLICATE_RESERVATION
 from mainstay.scenarios.each_pod_counted_once import SCENARIO as EACH_POD_COUNTED_ONCE
@@ -91,6 +92,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         LATE_COMMITS,
         PODS_COME_AND_GO,
         STALE_AGENT,
+        DEADLINES_HOLD,
         FENCED_BEFORE_REPLACED,
         EACH_POD_COUNTED_ONCE,
         MISSED_TICKS,

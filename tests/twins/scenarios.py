@@ -120,7 +120,7 @@ def _has_ended(spec: Object, now: datetime) -> bool:
 
 
 def counts_from_when_it_finds_its_renewal(patch: pytest.MonkeyPatch) -> None:
-    """Of a renewal whose answer was lost it learns by a conflict. That it is committed does not say when it was sent."""
+    """A conflict shows that a renewal was committed whose answer was lost. It does not show when that was sent."""
 
     async def renew(self: Leader, term: Term) -> None:
         try:
