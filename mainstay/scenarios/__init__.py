@@ -39,6 +39,7 @@ from mainstay.scenarios.one_on_each_node import SCENARIO as ONE_ON_EACH_NODE
 from mainstay.scenarios.one_pod_too_many import SCENARIO as ONE_POD_TOO_MANY
 from mainstay.scenarios.ordered_rollback import SCENARIO as ORDERED_ROLLBACK
 from mainstay.scenarios.owners_and_dependents import SCENARIO as OWNERS_AND_DEPENDENTS
+from mainstay.scenarios.owners_restored import SCENARIO as OWNERS_RESTORED
 from mainstay.scenarios.pending_after_rollback import SCENARIO as PENDING_AFTER_ROLLBACK
 from mainstay.scenarios.pods_come_and_go import SCENARIO as PODS_COME_AND_GO
 from mainstay.scenarios.power_fails import SCENARIO as POWER_FAILS
@@ -52,7 +53,9 @@ from mainstay.scenarios.replaced_once import SCENARIO as REPLACED_ONCE
 from mainstay.scenarios.restored_store import SCENARIO as RESTORED_STORE
 from mainstay.scenarios.room_comes_back import SCENARIO as ROOM_COMES_BACK
 from mainstay.scenarios.services_lead import SCENARIO as SERVICES_LEAD
+from mainstay.scenarios.shared_fields import SCENARIO as SHARED_FIELDS
 from mainstay.scenarios.silent_nodes import SCENARIO as SILENT_NODES
+from mainstay.scenarios.slow_lists import SCENARIO as SLOW_LISTS
 from mainstay.scenarios.stale_agent import SCENARIO as STALE_AGENT
 from mainstay.scenarios.stale_candidate import SCENARIO as STALE_CANDIDATE
 from mainstay.scenarios.successor_looks_first import SCENARIO as SUCCESSOR_LOOKS_FIRST
@@ -79,6 +82,8 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         COMPACTION_IN_THE_GAP,
         BACK_IN_TIME,
         WATCHES_BEHIND,
+        SLOW_LISTS,
+        SHARED_FIELDS,
         ONE_DELIVERY,
         RACING_SCHEDULERS,
         ROOM_COMES_BACK,
@@ -102,6 +107,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         REPLACED_ONCE,
         LEFT_OVER,
         OWNERS_AND_DEPENDENTS,
+        OWNERS_RESTORED,
         NAMESPACE_GOES,
         SERVICES_LEAD,
         PROGRESS_TOLD,

@@ -29,9 +29,12 @@ KINDS: Final = {
 
 
 class OwnershipStage(UserStage):
+    cleaners: Sequence[str] = CLEANERS
+    lease = LEASE
+
     def __init__(self, world: World, loops: Sequence[LoopSpec]) -> None:
         super().__init__(world)
-        for program in CLEANERS:
+        for program in self.cleaners:
             world.add_program(program, partial(self._clean, program, loops=loops), user=identities.CONTROLLERS)
             self._expected += 1
 
@@ -43,7 +46,7 @@ class OwnershipStage(UserStage):
                 instance=program,
                 controllers=(),
                 loops=loops,
-                settings=ComponentSettings(lease=LEASE),
+                settings=ComponentSettings(lease=self.lease),
                 recorder=self.world.recorder,
             )
             await component.run()

@@ -1,7 +1,7 @@
 """Pods get deadlines, at once or later, on nodes whose agents are restarted; quotas count them by that.
 
 A pod has `activeDeadlineSeconds` from its start, and no more because another agent has taken it on. One quota is about
-pods that have a deadline, another about those that have none: a pod that gets one later goes over from one to the other.
+pods that have a deadline, another about those that have none: a pod that gets one later changes from one to the other.
 """
 
 from contextlib import suppress
