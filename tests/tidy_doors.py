@@ -96,16 +96,16 @@ DOORS: Final = {
     # The request chain: from HTTP to a verb on a kind, and from its outcome back to an answer.
     "server/request": "app context metrics pipeline served_kinds target",
     # Objects in the store: reads, writes, admission, and what is committed together with a write.
-    "server/storage": "keyspace stored",
+    "server/storage": "compaction keyspace stored",
     # Watches: one feed from the store, windows per kind, and a session per client.
     "server/watch": "session",
     # Runs Mainstay, or any asyncio program, in virtual time with seeded chance: the same seed gives the same run.
     "sim": "active_faults errors",
     # What must hold in every run, whatever goes wrong in it: one checker for each promise.
     "sim/checkers": (
-        "acknowledged_writes at_most_one bound_in_time bounded budgets capacity count decoded held job_counts "
-        "namespaces observed_generations one_acting_leader orphans owned patient placed quotas recovery "
-        "released reserved told watch_contract "
+        "acknowledged_writes at_most_one bound_in_time bounded budgets capacity count deadlines decoded held "
+        "job_counts namespaces observed_generations one_acting_leader orphans owned patient placed quotas "
+        "recovery released reserved told watch_contract "
     ),
     # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.
     "sim/cluster": "history program_lifecycle recorded_cluster server_proxy world",
@@ -186,8 +186,8 @@ INNER_DOORS: Final = {
     "server/services": "addresses api_service",
     # Objects in the store: reads, writes, admission, and what is committed together with a write.
     "server/storage": (
-        "account_admission commit_points committer compaction default_objects epochs first_namespaces "
-        "metadata namespace_contents object_storage operations read_handlers reads selection shared_writes "
+        "account_admission commit_points committer default_objects epochs first_namespaces metadata "
+        "namespace_contents object_storage operations read_handlers reads selection shared_writes "
         "store_errors strategies sums terms transact write_context writes "
     ),
     # Watches: one feed from the store, windows per kind, and a session per client.

@@ -1,4 +1,4 @@
-"""Some apply what they want of an object, others update it: whoever changes a field is its only owner from then on.
+"""Some apply what they want of an object, others update it: the manager that changes a field is its only owner.
 
 Who applies a value that is there already shares the field. When one of them changes it, by whichever way, the others
 lose it in `metadata.managedFields`: what they apply next without it must not take away what another one has set.

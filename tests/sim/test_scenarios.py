@@ -25,13 +25,16 @@ from tests.twins import (
     holds,
     jobs,
     ledger,
+    managed_fields,
     node_health,
+    quotas,
     repair,
     scenarios,
     scheduling,
     services,
     sim,
     transactions,
+    store,
     workloads,
     worlds,
 )
@@ -70,6 +73,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("one-leader", sim.does_not_look_at_terms, "one acting leader: a write of term "),
     ("leaders-and-clocks", scenarios.trusts_the_times_in_the_lease, "leaders and clocks: "),
     ("leaders-and-clocks", scenarios.never_stops_leading_by_itself, "leaders and clocks: "),
+    ("leaders-and-clocks", scenarios.counts_from_when_it_finds_its_renewal, "leaders and clocks: "),
     # 23: history that is forgotten
     ("compaction-in-the-gap", caches.keeps_what_is_missing_from_a_state, "following: "),
     ("compaction-in-the-gap", caches.lists_again_at_once, "following: "),
@@ -84,6 +88,12 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ),
     ("back-in-time", scenarios.says_how_far_it_is_itself, "watch contract: a bookmark went back in time "),
     ("back-in-time", faults.believes_whatever_state_it_is_shown, "following: "),
+    # Watches that come back late, and lists that take their time
+    ("watches-behind", scenarios.has_one_change_less_than_it_says, "watch contract: a watch skipped a commit"),
+    ("watches-behind", scenarios.sends_bookmarks_while_it_catches_up, "watch contract: a bookmark is past a commit"),
+    ("slow-lists", store.forgets_all_when_something_is_old_enough, "slow lists: "),
+    # Fields that several managers own
+    ("shared-fields", managed_fields.leaves_a_changed_field_to_those_who_share_it, "field owners: "),
     # Several schedulers at once
     ("racing-schedulers", ledger.forgets_to_check_the_room, "capacity: "),
     ("racing-schedulers", ledger.forgets_what_is_taken, "capacity: "),
@@ -132,6 +142,9 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("pods-come-and-go", agents.leaves_strays_alone, ("agents: there are pods ", "at most one: ")),
     ("pods-come-and-go", agents.never_confirms_ended_pods, "agents: "),
     ("pods-come-and-go", agents.confirms_ended_pods_too_soon, "at most one: "),
+    # Deadlines of pods, over restarts of their agents and in the scopes of quotas
+    ("deadlines-hold", agents.counts_deadlines_from_its_own_start, "deadlines: "),
+    ("deadlines-hold", quotas.judges_scopes_by_the_newest_state, "quotas: "),
     # A node that is cut off for longer than its lease
     ("fenced-before-replaced", agents.counts_from_the_acknowledgement, "at most one: "),
     ("fenced-before-replaced", agents.holds_for_longer_than_it_may, "at most one: "),
@@ -156,6 +169,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("silent-nodes", node_health.judges_as_soon_as_it_starts, "patient: "),
     ("silent-nodes", node_health.believes_that_all_nodes_are_dead, "patient: "),
     ("silent-nodes", node_health.releases_as_many_as_there_are, "patient: "),
+    ("silent-nodes", node_health.never_forgets_that_a_taint_was_there, "patient: "),
     # 17: a crash between saying it of the node and of its pods
     ("half-said", node_health.says_it_of_pods_only_once, "half said: "),
     # At-most-one pods of nodes that are cut off
@@ -214,6 +228,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("flood", flow.lets_everybody_wait_in_one_line, "renewed in time: "),
     # 22: the store is put back to a backup
     ("restored-store", found.goes_on_from_revisions_that_never_were, "restored store: "),
+    ("owners-restored", cleanup.believes_for_ever_that_an_owner_is_gone, "owners restored: "),
     ("put-back-again", caches.keeps_what_is_missing_from_a_state, "cache follows: "),
     # A store on a disk that loses power, is full, or fails
     ("power-fails", faults.does_not_sync, "acknowledged writes: the store reopened at revision "),

@@ -11,7 +11,7 @@ from mainstay.api.managed_fields import Owner
 
 
 def leaves_a_changed_field_to_those_who_share_it(patch: pytest.MonkeyPatch) -> None:
-    """The short way looks at the writer's own entry only: whoever applied the value before still owns it."""
+    """The short way looks at the writer's own entry only: the manager that applied the value before still owns it."""
     honest = managed_fields._changed_again
 
     def changed_again(entries: Sequence[Object], owner: Owner, changed: FieldSet, now: str) -> list[Object] | None:
