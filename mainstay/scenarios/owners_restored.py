@@ -20,7 +20,7 @@ from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.watch_contract import WatchContract
 from mainstay.sim.cluster.server_proxy import WatchProxy
-from mainstay.sim.cluster.world import World
+from mainstay.sim.cluster.world import KeptLog, World
 from mainstay.sim.run.scenario import Scenario
 
 CHILDREN: Final = ("child-1", "child-2", "child-3")
@@ -42,8 +42,6 @@ class OwnersRestored(OwnershipStage):
         """The families that a restored store has had again."""
 
     async def turn(self, client: Client) -> None:
-        if self._is_over:
-            return
         self._families += 1
         family = self._families
         owner = await client.create(SERVICE_ACCOUNTS, _an_object(f"{OWNER}-{family}"))
@@ -54,12 +52,14 @@ class OwnersRestored(OwnershipStage):
         backup = self.world.backup()
         await client.delete(SERVICE_ACCOUNTS, f"{OWNER}-{family}", NAMESPACE)
         await tasks.sleep(_SOON + ABSENT_FOR + _SOON * self.choose("later", 3))
-        if self._is_over:
-            return
+        if not self._is_over:  # Else all is healed by now, and only the checks are left.
+            self._restored.append(family)
+            await self._restore(backup)
+
+    async def _restore(self, backup: KeptLog) -> None:
         if self.choose("owners are late", 4):
             self._hold_back_owners()
         self.world.faults.note("the store is restored")
-        self._restored.append(family)
         await self.world.restore(backup)
         await tasks.sleep(LATE)
 
