@@ -24,7 +24,7 @@ DOORS: Final = {
     # What an agent serves to the API server: logs, exec, ports, and resource usage.
     "agent/serve": "server",
     # The kinds that are always there, each declared in the module of its theme.
-    "api/kinds": "apiextensions checks decisions flowcontrol mainstay metrics pods policy rbac sampling",
+    "api/kinds": "apiextensions checks controller_settings decisions flowcontrol mainstay metrics pods policy rbac sampling",
     # What `kubectl get` shows of each kind: the columns, and how they are filled.
     "api/tables": "jsonpath texts",
     # One package per workload or concern: each compares desired with observed state and corrects the difference.
@@ -147,7 +147,7 @@ INNER_DOORS: Final = {
     # Pod garbage collection: delete finished pods beyond a threshold, and deleted pods that never had a node.
     "controllers/pod_gc": "loop",
     # What all workload controllers do with their pods: adopt them, name them, choose which to delete first.
-    "controllers/pods": "adoption events stage_durations",
+    "controllers/pods": "adoption events stage_durations urgency",
     # Repair: find state that has lost its owner, and correct it where that is safe.
     "controllers/repair": "snapshot",
     # The default service account and the root CA ConfigMap of each namespace.

@@ -75,6 +75,7 @@ POLICY_ROLLOUTS: Final = KindName("mainstay.dev", "v1", "PolicyRollout", "policy
 ADMISSION_POLICIES: Final = KindName("mainstay.dev", "v1", "AdmissionPolicy", "admissionpolicies", False)
 COMPONENT_STATES: Final = KindName("mainstay.dev", "v1", "ComponentState", "componentstates", False)
 HOLDS: Final = KindName("mainstay.dev", "v1", "Hold", "holds", False)
+CONTROLLER_SETTINGS: Final = KindName("mainstay.dev", "v1", "ControllerSettings", "controllersettings", False)
 SAMPLING_POLICIES: Final = KindName("mainstay.dev", "v1", "SamplingPolicy", "samplingpolicies", False)
 DECISIONS: Final = KindName("mainstay.dev", "v1", "Decision", "decisions", True)
 POD_BINDINGS: Final = KindName("", "v1", "Binding", "bindings", True)

@@ -40,6 +40,10 @@ class ControllerNames(click.ParamType[tuple[str, ...]]):
     metavar="DURATION",
     help="Time until a standby takes over",
 )
+@click.option("--workers", type=click.IntRange(1, 100), default=4, show_default=True, help="Workers per controller")
+@click.option(
+    "--resync", type=Duration(), default="30m", show_default=True, metavar="DURATION", help="Look at everything again"
+)
 @click.option("--impersonate/--no-impersonate", default=True, show_default=True, help="Act as one user per controller")
 @component_options("controllers")
 def controllers(
@@ -47,6 +51,8 @@ def controllers(
     without: tuple[str, ...],
     lease: str,
     lease_duration: timedelta,
+    workers: int,
+    resync: timedelta,
     impersonate: bool,
     **common: Any,
 ) -> None:
@@ -62,14 +68,19 @@ def controllers(
 
     Each controller acts as the user system:controller:NAME, which the user of the kubeconfig must be allowed to
     impersonate. --no-impersonate is for API servers that have no roles for these users, such as those of Kubernetes.
+
+    Objects of kind ControllerSettings change how the queues are paced without a restart; `mainstay top queues` shows
+    them. --resync 0s is never.
     """
     from mainstay.cli.component_process import ProcessOptions, run_component
     from mainstay.controllers.component import Controllers, UnknownController, chosen
     from mainstay.controllers.metrics import ControllersMetrics
     from mainstay.env.build import build
     from mainstay.loop.component import CONTROLLERS_LEASE, ComponentSettings
+    from mainstay.loop.controller_loop import LoopSettings
     from mainstay.loop.fencing import LeaseTimes
     from mainstay.loop.lease import LeaseSettings
+    from mainstay.loop.queue.items import QueueSettings
 
     try:
         wanted, loops = chosen(only, without)
@@ -83,7 +94,8 @@ def controllers(
     except ValueError as error:
         raise click.UsageError(f"--lease-duration: {error}") from error
     election = LeaseSettings(times=times, retry_every=min(RETRY_EVERY, lease_duration / 8))
-    settings = ComponentSettings(lease=election, has_events=True, build=build(), impersonates=impersonate)
+    loop = LoopSettings(workers=workers, queue=QueueSettings(resync=resync or None))
+    settings = ComponentSettings(loop=loop, lease=election, has_events=True, build=build(), impersonates=impersonate)
 
     def make(client: "Client", env: "Env", instance: str, recorder: "Recorder | None") -> "Controllers":
         return Controllers(

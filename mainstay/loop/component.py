@@ -11,7 +11,7 @@ from typing import Any
 
 from mainstay.client.client import Client
 from mainstay.client.informer import Informers
-from mainstay.env import Env, tasks
+from mainstay.env import Env, tasks, vital
 from mainstay.loop.component_state import ComponentState, PublishSettings, start_publishing
 from mainstay.loop.controller import Controller
 from mainstay.loop.controller_loop import ControllerLoop, LoopSettings
@@ -19,6 +19,7 @@ from mainstay.loop.events import EventRecorder
 from mainstay.loop.holds import Holding
 from mainstay.loop.kernel import Loop, LoopContext, LoopSpec
 from mainstay.loop.lease import Leader, LeaseSettings
+from mainstay.loop.queue_settings import LiveQueueSettings
 from mainstay.loop.record import Recorder
 from mainstay.loop.term import Term
 
@@ -72,6 +73,7 @@ class Component:
         self._is_elected = elected
         self._recorder = recorder
         self.events = EventRecorder(client, env.clock, name, self.instance) if self.settings.has_events else None
+        self._queue_settings = LiveQueueSettings(client, self.informers, self.settings.loop.queue)
         self.holding = Holding(
             client, self.informers, env, recorder=recorder, build=self.settings.build, events=self.events
         )
@@ -81,6 +83,7 @@ class Component:
         # Asked for now, so that they fill while this process is only a candidate.
         self.loops = self._controller_loops(None)
         publishing = start_publishing(self.instance, self.state, self.client, self._env, self.settings.publish)
+        following = vital.spawn(self._queue_settings.follow(), name="queue-settings", may_end=True)
         telling = None if self.events is None else self.events.start()
         try:
             if not self._is_elected:
@@ -90,6 +93,7 @@ class Component:
             await leader.run(self._lead)
         finally:
             await tasks.stop(publishing)
+            await tasks.stop(following)
             if telling is not None:
                 await tasks.stop(telling)
             self.holding.close()
@@ -98,8 +102,20 @@ class Component:
     def state(self) -> ComponentState:
         revisions = {informer.cache.kind.text: informer.cache.revision for informer in self.informers.all()}
         term = self.term.text if self.term is not None else ""
-        gates = self.holding.gates
-        return ComponentState(revisions, self.settings.build, self.settings.flags, term=term, controllers=gates)
+        queues = [loop.kernel.queue for loop in self.loops]
+        return ComponentState(
+            revisions,
+            self.settings.build,
+            self.settings.flags,
+            term=term,
+            controllers=self.holding.gates,
+            # A process that only stands by does not work on its queues.
+            queues={queue.name: queue.figures() for queue in queues if queue is not None and self.is_leading},
+        )
+
+    @property
+    def is_leading(self) -> bool:
+        return self.term is not None or not self._is_elected
 
     async def _lead(self, term: Term | None) -> None:
         self.term = term
@@ -121,7 +137,17 @@ class Component:
 
     def _context(self, controller: str, term: Term | None) -> LoopContext:
         client, build = self.client_for(controller), self.settings.build
-        return LoopContext(client, self.informers, self._env, term, self._recorder, build, self.events, self.holding)
+        return LoopContext(
+            client,
+            self.informers,
+            self._env,
+            term,
+            self._recorder,
+            build,
+            self.events,
+            self.holding,
+            self._queue_settings,
+        )
 
     def _controller_loops(self, term: Term | None) -> list[Loop]:
         controllers = [each for each in self._controllers if isinstance(each, Controller)]

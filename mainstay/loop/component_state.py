@@ -19,6 +19,7 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, NotFound
 from mainstay.env import Env, tasks, vital
+from mainstay.loop.queue.items import Figures
 
 _logger = logging.getLogger(__name__)
 
@@ -36,6 +37,15 @@ class ComponentState:
     controllers: Mapping[str, ParsedHold | None] = field(default_factory=dict)
     """Those that work here now, by name, and who of them is held."""
 
+    queues: Mapping[str, Figures] = field(default_factory=dict)
+    """Of the controllers that work here now, by name."""
+
+    @property
+    def essence(self) -> dict[str, Any]:
+        """What is worth a write at once if it has changed. Queues that are at rest are alike, however much they did."""
+        queues = [(name, each.ready, each.backing_off, each.terminal) for name, each in sorted(self.queues.items())]
+        return {**self.status(), "queues": queues}
+
     def status(self) -> dict[str, Any]:
         return {
             "revisions": dict(sorted(self.revisions.items())),
@@ -50,7 +60,27 @@ class ComponentState:
                 for name, held in sorted(self.controllers.items())
                 if held is not None
             ],
+            "queues": [_describe(name, figures) for name, figures in sorted(self.queues.items())],
         }
+
+
+def _describe(name: str, figures: Figures) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ready": figures.ready,
+        "readyByPriority": {priority.name.lower(): count for priority, count in figures.ready_by_priority.items()},
+        "processing": figures.processing,
+        "waiting": figures.waiting,
+        "backingOff": figures.backing_off,
+        "terminal": figures.terminal,
+        "oldestSeconds": round(figures.oldest_age.total_seconds(), 3),
+        "oldestProcessingSeconds": round(figures.oldest_processing_age.total_seconds(), 3),
+        "added": figures.added,
+        "taken": figures.taken,
+        "retries": figures.retries,
+        "resyncs": figures.resyncs,
+        "passedOver": figures.passed_over,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +106,13 @@ async def publish(
     last: dict[str, Any] | None = None
     last_ns = 0
     while True:
-        status, now_ns = state().status(), env.clock.monotonic_ns()
+        found, now_ns = state(), env.clock.monotonic_ns()
+        essence = found.essence
         is_old = timedelta(microseconds=(now_ns - last_ns) // 1000) >= settings.at_least_every
-        if status != last or is_old:
+        if essence != last or is_old:
             try:
-                await _write(name, {**status, "observedAt": times.format_time(env.clock.wall())}, client)
-                last, last_ns = status, now_ns
+                await _write(name, {**found.status(), "observedAt": times.format_time(env.clock.wall())}, client)
+                last, last_ns = essence, now_ns
             except ApiError as error:
                 _logger.warning("the state of %s could not be published: %s", name, error)
         await tasks.sleep(settings.every)

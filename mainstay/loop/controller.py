@@ -84,7 +84,7 @@ class Controller:
         return decision
 
     def priority(self, obj: Object) -> Priority:
-        """How urgent an object is. Asked when it changes."""
+        """How urgent an object is. Asked when it changes, or what enqueues it does."""
         return Priority.NORMAL
 
 

@@ -28,7 +28,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache, CacheStopped
 from mainstay.client.call import WriteOptions
-from mainstay.client.entry import Change
+from mainstay.client.entry import CachedObject, Change
 from mainstay.client.errors import ApiError, Throttled, Unavailable
 from mainstay.client.informer import Informer, Subscriber
 from mainstay.env import tasks
@@ -93,6 +93,7 @@ class ControllerLoop:
         self._caches: dict[KindName, Cache] = {kind: informer.cache for kind, informer in self._informers.items()}
         self._own_writes = OwnWrites(self._caches)
         self._echoes = Echoes()
+        self._has_priorities = type(controller).priority is not Controller.priority
         self._may_write = frozenset({controller.kind, *controller.writes})
 
     @property
@@ -134,11 +135,7 @@ class ControllerLoop:
     def _changed(self, change: Change) -> None:
         if self._echoes.takes(change):
             return
-        entry = change.new or change.old
-        priority = Priority.NORMAL
-        if entry is not None and type(self.controller).priority is not Controller.priority:
-            priority = self.controller.priority(entry.object())
-        self._add(change.key, change.revision, priority)
+        self._add(change.key, change.revision, change.new or change.old)
 
     def _waker(self, reads: Reads) -> Subscriber:
         wakes, among, own = reads.wakes, reads.wakes_among, self._caches[self.controller.kind]
@@ -146,14 +143,18 @@ class ControllerLoop:
         def changed(change: Change) -> None:
             if wakes is not None:
                 for key in wakes(change):
-                    self._add(key, change.revision)
+                    self._add(key, change.revision, own.entry(key))
             if among is not None:
                 for key in among(change, own):
-                    self._add(key, change.revision)
+                    self._add(key, change.revision, own.entry(key))
 
         return changed
 
-    def _add(self, key: ObjectKey, revision: int, priority: Priority = Priority.NORMAL) -> None:
+    def _add(self, key: ObjectKey, revision: int, entry: CachedObject | None) -> None:
+        """`entry` is the object of the key, as far as it is known: how urgent it is, it says itself."""
+        priority = Priority.NORMAL
+        if entry is not None and self._has_priorities:
+            priority = self.controller.priority(entry.object())
         self.queue.add(key, tenant=key.namespace, priority=priority, woken_by=revision)
 
     # Keys become decisions.

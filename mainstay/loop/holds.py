@@ -19,28 +19,24 @@ import logging
 from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from mainstay.api.holds import HoldReason, ParsedHold, holding_controller, in_force
 from mainstay.api.kind_names import HOLDS
 from mainstay.client.client import Client
 from mainstay.client.entry import Change
-from mainstay.client.errors import ApiError, NotFound
 from mainstay.client.informer import Informer, Informers
-from mainstay.env import Chance, Env, tasks
+from mainstay.env import Chance, Env
 from mainstay.journal.record import Ending, Outcome, Subject, ViewPart, WhyNot, micros
 from mainstay.loop.events import EventRecorder, InvolvedObject
 from mainstay.loop.record import Origin, Recorder, make_record
+from mainstay.loop.served_kind import wait_until_known
 from mainstay.loop.term import Term
 
 LOOK_EVERY: Final = timedelta(minutes=1)
 """At the latest, while anything is held: a clock may be set."""
-_ASK_AGAIN: Final = timedelta(seconds=1)
 
 _logger = logging.getLogger(__name__)
-_decode = msgspec.json.Decoder().decode
 
 
 class HeldBack(Exception):
@@ -155,7 +151,7 @@ class Holding:
         """Wait until all Holds up to a revision are known. Raises `CacheStopped` when the cache is not fed any more."""
         async with self._asking:
             if not self._is_asked:
-                if await self._are_served():
+                if await wait_until_known(self._client, HOLDS):
                     self._informer = self._informers.get(HOLDS)
                     await self._informer.synced()
                     self._informer.subscribe(self._changed)
@@ -173,19 +169,6 @@ class Holding:
     def close(self) -> None:
         self._is_closed = True
         self._set_timer(None)
-
-    async def _are_served(self) -> bool:
-        """Whether the server has this kind. A cache of one that it has not would never be filled."""
-        while True:
-            try:
-                answer = await self._client.request("GET", f"/apis/{HOLDS.group_version}")
-                found: Any = _decode(answer.body)
-                return any(each.get("name") == HOLDS.plural for each in found.get("resources") or ())
-            except NotFound:
-                return False
-            except ApiError as error:
-                _logger.warning("cannot read Holds, so whether controllers are held is unknown: %s", error)
-                await tasks.sleep(_ASK_AGAIN)
 
     def _changed(self, change: Change) -> None:
         self._look()

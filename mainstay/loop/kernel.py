@@ -38,6 +38,7 @@ from mainstay.loop.decider import Decider
 from mainstay.loop.events import EventRecorder, InvolvedObject, ObjectEvent, build_event
 from mainstay.loop.holds import Holding, known, make_gate
 from mainstay.loop.queue.work_queue import WorkQueue
+from mainstay.loop.queue_settings import LiveQueueSettings
 from mainstay.loop.record import Origin, Recorder
 from mainstay.loop.term import Deposed, Term
 
@@ -59,6 +60,7 @@ class LoopContext:
     events: EventRecorder | None = None
     """None: no Events are published."""
     holding: Holding | None = None
+    queue_settings: LiveQueueSettings | None = None
 
 
 @dataclass(slots=True)
@@ -101,6 +103,8 @@ class Kernel:
         self.chance = context.env.chance.child(name, self.term_text)
         self._term = context.term
         self._holding = context.holding
+        if queue is not None and context.queue_settings is not None:
+            context.queue_settings.add(queue)
         pause = queue.pause if queue is not None else _do_nothing
         resume = resumed or (queue.resume if queue is not None else _do_nothing)
         self.gate = make_gate(context.holding, name, context.term, pause, resume, component)

@@ -225,6 +225,7 @@ KINDS: Mapping[str, str] = {
     "zonequotas.mainstay.dev": "server/quota/zone_quota.py",
     "placementpolicies.mainstay.dev": "scheduler/policy.py",
     "componentstates.mainstay.dev": INFORMATION,
+    "controllersettings.mainstay.dev": "loop/queue_settings.py",
     "holds.mainstay.dev": "loop/holds.py",
     "samplingpolicies.mainstay.dev": "server/decisions/sampling_rules.py",
 }

@@ -373,6 +373,7 @@ SAMPLES: Final[dict[tuple[str, str], Object]] = {
         ]
     },
     ("mainstay.dev", "componentstates"): {"status": {"phase": "Running", "seen": 5}},
+    ("mainstay.dev", "controllersettings"): {"spec": {"queue": {"resyncSeconds": 60, "tenantWeights": {"shop": 2}}}},
     ("mainstay.dev", "holds"): {
         "spec": {"what": "Evictions", "owner": "me", "reason": "x", "expiresAt": "2026-01-05T00:00:00Z"}
     },

@@ -12,6 +12,7 @@ from mainstay.api.kinds import (
     apps,
     autoscaling,
     batch,
+    controller_settings,
     coordination,
     core,
     events,
@@ -64,6 +65,7 @@ _DECLARED = (
     *mainstay.KINDS,
     *holds.KINDS,
     *sampling.KINDS,
+    *controller_settings.KINDS,
 )
 
 BUILTIN: tuple[Kind, ...] = tuple(_shown(kind) for kind in _DECLARED)

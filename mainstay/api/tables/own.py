@@ -60,6 +60,11 @@ def _held_for(hold: Object, now: datetime) -> str:
     return human_duration(held.expires_at - now) if held.is_in_force(now) else str(HoldPhase.EXPIRED)
 
 
+def _names_of_settings(settings: Object, now: datetime) -> str:
+    """What it sets: `resyncSeconds,retriesPerSecond`."""
+    return ",".join(sorted(mapping(settings, "spec.queue"))) or NONE
+
+
 def _amounts(path: str) -> Cell:
     def write(quota: Object) -> str:
         amounts = mapping(quota, path)
@@ -126,6 +131,11 @@ TABLES = {
         filled("Rules", count_at("spec.rules"), "How many rules it has.", holds="integer"),
         filled("Dry Run", flag_at("spec.dryRun"), "Whether everything is kept all the same.", holds="boolean"),
         filled("Incident Until", text_at("spec.incident.until", NONE), "Until when an incident was declared."),
+        AGE,
+    ),
+    (_GROUP, "ControllerSettings"): table(
+        NAME,
+        filled("Set", _names_of_settings, "The parameters that it sets."),
         AGE,
     ),
     (_GROUP, "ComponentState"): table(

@@ -33,11 +33,13 @@ from mainstay.controllers.deployment import status as rollout_status
 from mainstay.controllers.deployment.revisions import REVISION
 from mainstay.controllers.deployment.rolling import Bounds, SetSize
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
+from mainstay.controllers.pods.urgency import rank_workload
 from mainstay.loop import deletion_order
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads, owner
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Patch, Result, Tell, WakeAt
 from mainstay.loop.deletion_order import find_zones
+from mainstay.loop.queue.items import Priority
 from mainstay.loop.view import View
 
 COLLISIONS_MAX: Final = 1000
@@ -93,6 +95,9 @@ class Deployments(Controller):
     )
     writes = (REPLICASETS,)
     conditions_have_generation = False
+
+    def priority(self, obj: Object) -> Priority:
+        return rank_workload(obj)
 
     def decide(self, view: View, key: ObjectKey, memory: None) -> Decision:
         deployment = view.get(DEPLOYMENTS, key)

@@ -64,16 +64,13 @@ class Queue(Generic[K]):
     """Keys that have to be looked at."""
 
     def __init__(self, settings: QueueSettings, jitter: Random) -> None:
-        self.settings = settings
         self._jitter = jitter
         self._entries: dict[K, QueuedKey[K]] = {}
         self._processing: dict[K, QueuedKey[K]] = {}
-        self._lines: Lines[K] = Lines(settings.passed_over_max, settings.weights, settings.processing_per_tenant_max)
+        self._lines: Lines[K] = Lines()
         self._timers: Timers[K] = Timers()
         self._is_draining = False
-        self._attempts_max = settings.retry.attempts_max
-        self._resync_ns = None if settings.resync is None else nanoseconds(settings.resync)
-        self._resync_spread_ns = settings.resync_spread * (self._resync_ns or 0)
+        self._set(settings)
         self._retry_slot_ns = -NEVER
         # Totals.
         self._added = 0
@@ -87,6 +84,35 @@ class Queue(Generic[K]):
         self._terminal = 0
         self._wait = _Measured()
         self._work = _Measured()
+
+    def _set(self, settings: QueueSettings) -> None:
+        self.settings = settings
+        self._lines.set(settings.passed_over_max, settings.weights, settings.processing_per_tenant_max)
+        self._attempts_max = settings.retry.attempts_max
+        self._resync_ns = None if settings.resync is None else nanoseconds(settings.resync)
+        self._resync_spread_ns = settings.resync_spread * (self._resync_ns or 0)
+
+    def change_settings(self, settings: QueueSettings, now_ns: int) -> None:
+        """Go by other settings from now on. Backoffs that have begun stay as they are; a resync that would come too
+        late comes sooner, or not at all.
+
+        Without resync a queue forgets the keys that it is done with. Those come back only when they change.
+        """
+        former = self._resync_ns
+        self._set(settings)
+        if self._resync_ns == former:
+            return
+        for entry in list(self._entries.values()):
+            if entry.due_ns == NEVER or entry.due_because is not _RESYNC or entry.failures:
+                continue
+            if self._resync_ns is not None:
+                spread_ns = int(self._resync_spread_ns * self._jitter.random())
+                entry.due_ns = min(entry.due_ns, now_ns + self._resync_ns - spread_ns)
+                self._timers.set(entry)
+            elif entry.after_ns == NEVER and entry.line is None and entry.item is None:
+                self._drop(entry)
+            else:
+                entry.due_ns = NEVER
 
     def add(
         self, key: K, now_ns: int, tenant: str = "", priority: Priority = Priority.NORMAL, woken_by: int = 0

@@ -147,18 +147,28 @@ class Tenant(Generic[K]):
 class Lines(Generic[K]):
     """All lines of a queue."""
 
-    def __init__(self, passed_over_max: int, weights: Mapping[str, int], processing_per_tenant_max: int | None) -> None:
+    def __init__(self) -> None:
+        """`set` says by which rules, before the first entry."""
         self.ready = 0
         self.turns_after_passing_over = 0
-        self._passed_over_max = passed_over_max
-        self._weights = weights
-        self._processing_max = NEVER if processing_per_tenant_max is None else processing_per_tenant_max
+        self._passed_over_max = NEVER
+        self._weights: Mapping[str, int] = {}
+        self._processing_max = NEVER
         # By priority as an index, and the most urgent first.
         self._bands: tuple[Band[K], ...] = tuple(Band(priority) for priority in sorted(Priority))
         self._bands_urgent_first = self._bands[::-1]
         self._tenants: dict[str, Tenant[K]] = {}
         # Those ready that are not in the order in which they became so. Kept for the age of the oldest one.
         self._moved: dict[QueuedKey[K], None] = {}
+
+    def set(self, passed_over_max: int, weights: Mapping[str, int], processing_per_tenant_max: int | None) -> None:
+        """By which rules from now on. A line that has its turn keeps the credit it has."""
+        self._passed_over_max = passed_over_max
+        self._weights = weights
+        self._processing_max = NEVER if processing_per_tenant_max is None else processing_per_tenant_max
+        for tenant in self._tenants.values():
+            tenant.weight = weights.get(tenant.name, 1)
+            self._place_held_back(tenant)
 
     def new_entry(self, key: K, tenant_name: str, priority: Priority) -> QueuedKey[K]:
         tenant = self._tenants.get(tenant_name) or self._new_tenant(tenant_name)
@@ -243,11 +253,7 @@ class Lines(Generic[K]):
         """An entry of this tenant is no longer being processed."""
         tenant.processing -= 1
         if tenant.held_back:
-            for line in tenant.held_back:
-                line.is_placed = False
-                if line.entries:
-                    self._place(line)
-            tenant.held_back.clear()
+            self._place_held_back(tenant)
 
     def oldest_since_ns(self) -> int | None:
         """When the entry that is in line for the longest time got there."""
@@ -289,6 +295,14 @@ class Lines(Generic[K]):
         line.is_placed = True
         line.credit = line.tenant.weight
         line.band.ring.append(line)
+
+    def _place_held_back(self, tenant: Tenant[K]) -> None:
+        """Let its lines be looked at again. Those that still may not be served are set aside again."""
+        for line in tenant.held_back:
+            line.is_placed = False
+            if line.entries:
+                self._place(line)
+        tenant.held_back.clear()
 
     def _leave(self, entry: QueuedKey[K]) -> None:
         assert entry.line is not None

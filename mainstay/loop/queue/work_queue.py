@@ -80,6 +80,15 @@ class WorkQueue(Generic[K]):
             self._drained.set()
         return state
 
+    @property
+    def settings(self) -> QueueSettings:
+        return self._core.settings
+
+    def change_settings(self, settings: QueueSettings) -> None:
+        """Go by other settings from now on."""
+        self._core.change_settings(settings, self._clock.monotonic_ns())
+        self._wake(self._core.ready)
+
     def pause(self) -> None:
         """Hand out nothing until `resume`. What comes meanwhile waits in line, and who asks for it waits, too."""
         self._is_paused = True
