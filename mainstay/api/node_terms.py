@@ -69,6 +69,20 @@ class NodeRequirements:
             return False
         return self.terms is None or any(term.matches(name, labels) for term in self.terms)
 
+    def find_values(self, key: str) -> tuple[str, ...] | None:
+        """The only values that a label of the node may have, sorted. None: others may do, or nodes without it."""
+        own = _find_values(self.selector.requirements, key)
+        if self.terms is None:
+            return None if own is None else tuple(sorted(own))
+        found: set[str] = set()
+        for term in self.terms:
+            by_term = _find_values(term.labels, key)
+            both = own if by_term is None else by_term if own is None else own & by_term
+            if both is None:
+                return None
+            found |= both
+        return tuple(sorted(found))
+
     @property
     def names(self) -> tuple[str, ...] | None:
         """If only named nodes can match, their names, sorted."""
@@ -82,6 +96,14 @@ class NodeRequirements:
             if len(wanted) == 1:
                 found |= wanted
         return tuple(sorted(found))
+
+
+def _find_values(requirements: Sequence[Requirement], key: str) -> set[str] | None:
+    found: set[str] | None = None
+    for each in requirements:
+        if each.key == key and each.operator in (Operator.IN, Operator.EQUALS):
+            found = set(each.values) if found is None else found & set(each.values)
+    return found
 
 
 def parse_requirements(spec: Mapping[str, Any]) -> NodeRequirements:

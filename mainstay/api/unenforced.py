@@ -36,7 +36,6 @@ from mainstay.api.kind_names import (
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
-    PLACEMENT_POLICIES,
     PODS,
     POLICY_ROLLOUTS,
     PRIORITY_CLASSES,
@@ -388,13 +387,4 @@ FIELDS: Final = (
         text="the API server calls no webhooks, and changes only apiVersion between versions: serve one version",
         only=("Webhook",),
     ),
-    UnenforcedField(
-        kind=PLACEMENT_POLICIES, path="spec.scope", text="it applies to all pods of its scheduler: remove it"
-    ),
-    UnenforcedField(
-        kind=PLACEMENT_POLICIES,
-        path="spec.maxZoneSkew",
-        text="the scheduler does not read it: use topologySpreadConstraints",
-    ),
-    UnenforcedField(kind=PLACEMENT_POLICIES, path="spec.filters", text="all filters are always on: remove it"),
 )

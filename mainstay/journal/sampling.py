@@ -44,6 +44,7 @@ POLICY_WINDOW: Final = timedelta(minutes=10)
 PRIORITY_HIGH: Final = 1_000_000
 """From here on a pod's decisions are always kept in full by the default rules."""
 COMPONENTS_MAX: Final = 10_000  # Whose policies are remembered.
+POLICIES_MAX: Final = 1_000  # Of one component.
 RULES_MAX: Final = 100
 
 _FAILURES: Final = frozenset({Ending.RETRY, Ending.GIVE_UP, Ending.REFUSED})
@@ -235,9 +236,10 @@ def parse_rules(spec: Mapping[str, Any], incident_until: int = 0) -> EffectiveRu
 
 @dataclass(slots=True)
 class _Followed:
-    """The policies that a component follows, and when it began to, if that was seen."""
+    """The policies that a component follows, by kind and name, and when one of them last became another, if that was
+    seen. Several may apply to different objects at a time."""
 
-    policies: tuple[AppliedPolicy, ...]
+    policies: dict[tuple[str, str], AppliedPolicy]
     since: int | None = None
 
 
@@ -309,10 +311,14 @@ class Sampler:
             if len(self._followed) >= COMPONENTS_MAX:
                 self._followed.pop(next(iter(self._followed)))
             # What it followed before is not known: this need not be a change.
-            self._followed[record.component] = _Followed(record.policies)
+            self._followed[record.component] = _Followed({(each.kind, each.name): each for each in record.policies})
             return False
-        if record.policies and followed.policies != record.policies:
-            followed.policies, followed.since = record.policies, record.at
+        for each in record.policies:
+            if followed.policies.get((each.kind, each.name)) != each:
+                if len(followed.policies) >= POLICIES_MAX:
+                    followed.policies.clear()
+                followed.policies[each.kind, each.name] = each
+                followed.since = record.at
         return followed.since is not None and 0 <= record.at - followed.since < _WINDOW_US
 
 

@@ -25,7 +25,6 @@ from mainstay.api.reservations import reservation_name
 from mainstay.api.times import format_time
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
-from mainstay.client.errors import NotFound
 from mainstay.controllers.component import Controllers
 from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
 from mainstay.controllers.registry import CONTROLLERS
@@ -51,6 +50,7 @@ from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
 POLICY: Final = "risk-placement"
+SCOPE: Final = {"tenant": _risk.TENANT}
 VERSIONS: Final = ("v4", "v5", "v4")
 """The last is the rollback."""
 LATE: Final = 8
@@ -87,12 +87,15 @@ class PendingAfterRollback(UserStage):
     # Before.
 
     async def prepare(self, client: Client) -> None:
+        for version in dict.fromkeys(VERSIONS):
+            spec = {"policyVersion": version, "scope": SCOPE, "scores": {"LeastAllocated": int(version[1:])}}
+            await client.create(PLACEMENT_POLICIES, {"metadata": {"name": f"{POLICY}-{version}"}, "spec": spec})
+        before = ""
         for version in VERSIONS:
-            spec = {"policyVersion": version, "active": True, "scores": {"LeastAllocated": int(version[1:])}}
-            try:
-                await client.patch(PLACEMENT_POLICIES, POLICY, "", {"spec": spec})
-            except NotFound:
-                await client.create(PLACEMENT_POLICIES, {"metadata": {"name": POLICY}, "spec": spec})
+            if before:
+                await client.patch(PLACEMENT_POLICIES, f"{POLICY}-{before}", "", {"spec": {"active": False}})
+            await client.patch(PLACEMENT_POLICIES, f"{POLICY}-{version}", "", {"spec": {"active": True}})
+            before = version
             await tasks.sleep(timedelta(seconds=1))
         await _risk.set_up(client)
         await self._ready_pods(client, 2)
@@ -209,7 +212,7 @@ class PendingAfterRollback(UserStage):
 
     async def _schedule(self, env: Env) -> None:
         async with self.world.client_for(_risk.SCHEDULER, env) as client:
-            settings = SchedulerSettings(lease_name="", policy_name=POLICY)
+            settings = SchedulerSettings(lease_name="")
             self.scheduler = Scheduler(
                 client, env, instance=_risk.SCHEDULER, settings=settings, recorder=self.world.recorder
             )

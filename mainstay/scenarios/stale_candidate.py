@@ -32,7 +32,8 @@ NODES_THERE: Final = ("node-b7", "node-c3")
 LATE: Final = timedelta(seconds=20)
 AHEAD: Final = 5  # How many pods there are, about.
 SIZES: Final = ("1", "3", "6")
-POLICY: Final = "risk-placement"
+POLICY: Final = "risk-placement-v41"
+CANARY: Final = "risk-placement-v42"
 SETTINGS: Final = SchedulerSettings(lease_name="", cycle=RECHECKED, policy_name=POLICY)
 CANARY_AT: Final = 3  # The turn in which the new version becomes active.
 
@@ -49,6 +50,8 @@ class StaleCandidate(SchedulingStage):
     async def prepare(self, client: Client) -> None:
         spec = {"policyVersion": "v41", "active": True, "scores": {"LeastAllocated": 1}}
         await client.create(PLACEMENT_POLICIES, {"metadata": {"name": POLICY}, "spec": spec})
+        spec = {"policyVersion": "v42", "scope": {"namespaces": ["default"]}, "scores": {"MostAllocated": 5}}
+        await client.create(PLACEMENT_POLICIES, {"metadata": {"name": CANARY}, "spec": spec})
         for name in NODES_THERE:
             await add_node(client, name, cpu=SIZES[-1])
 
@@ -60,8 +63,7 @@ class StaleCandidate(SchedulingStage):
                     tap.hold()
                     self.world.after(LATE, tap.release)
         if self._turns == CANARY_AT:
-            spec = {"policyVersion": "v42", "scope": {"namespaces": ["default"]}, "scores": {"MostAllocated": 5}}
-            await client.patch(PLACEMENT_POLICIES, POLICY, "", {"spec": spec})
+            await client.patch(PLACEMENT_POLICIES, CANARY, "", {"spec": {"active": True}})
         node = NODES_THERE[self.choose("which node", len(NODES_THERE))]
         if self.choose("what", 4):
             await resize_node(client, node, cpu=SIZES[self.choose("size", len(SIZES))])

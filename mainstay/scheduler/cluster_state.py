@@ -11,23 +11,14 @@ from dataclasses import dataclass
 from mainstay.client.informer import Informer
 from mainstay.env import Clock
 from mainstay.env.invariants import Sample, broken
-from mainstay.journal import record
 from mainstay.journal.record import ViewPart
+from mainstay.scheduler.active_policies import ActivePolicies
 from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.feed import CacheFeed
 from mainstay.scheduler.cache.vectors import Vectors
-from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.queue.pending_pods import BindAttempt, PendingPods
 from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue, SchedulingQueueSettings
 from mainstay.scheduler.what_if import Objects
-
-
-@dataclass(frozen=True, slots=True)
-class CurrentPolicy:
-    """What decisions go by now, and how records name it."""
-
-    policy: Policy
-    named: tuple[record.AppliedPolicy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +30,8 @@ class ClusterView:
     """The `schedulerName`s of the pods that are ours."""
     seen: Callable[[], tuple[ViewPart, ...]]
     """Names the view: how far each cache is."""
-    policy: Callable[[], CurrentPolicy]
+    policies: Callable[[], ActivePolicies]
+    """Those of this moment: what decisions go by."""
     objects: Callable[[int], Objects | None]
     """All that is in the caches; None if it is more than so many objects."""
 

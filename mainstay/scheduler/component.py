@@ -21,12 +21,10 @@ from mainstay.api.holds import SCHEDULER
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import HOLDS, NODES, PLACEMENT_POLICIES, PODS, RESERVATIONS, ZONE_QUOTAS
-from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, NotFound
 from mainstay.client.informer import Informer, Informers, Subscriber
 from mainstay.env import Env, tasks
-from mainstay.journal import record
 from mainstay.journal.record import ViewPart
 from mainstay.loop.component import LEASE_NAMESPACE, SCHEDULER_LEASE
 from mainstay.loop.component_state import ComponentState, PublishSettings, start_publishing
@@ -36,13 +34,14 @@ from mainstay.loop.kernel import Kernel, Loop, LoopContext
 from mainstay.loop.lease import Leader, LeaseSettings
 from mainstay.loop.record import Recorder
 from mainstay.loop.term import Term
+from mainstay.scheduler.active_policies import ActivePolicies, ChosenPolicy, build_policies
 from mainstay.scheduler.bind import Binder
 from mainstay.scheduler.bindings import ClusterWriters
 from mainstay.scheduler.cache.feed import DEFAULT_NAME
-from mainstay.scheduler.cluster_state import ClusterView, CurrentPolicy
+from mainstay.scheduler.cluster_state import ClusterView
 from mainstay.scheduler.counts import SchedulerCounts
 from mainstay.scheduler.cycle import Cycle
-from mainstay.scheduler.policy import DEFAULT, Policy, parse_policy
+from mainstay.scheduler.policy import DEFAULT, Policy
 from mainstay.scheduler.record_writer import Author, RecordWriter
 from mainstay.scheduler.report import Reporter, ReportSettings
 from mainstay.scheduler.settings import CycleSettings
@@ -62,8 +61,8 @@ class SchedulerSettings:
     """Pods with one of these as their `schedulerName` are ours."""
     policy: Policy = DEFAULT
     policy_name: str = ""
-    """A PlacementPolicy in the cluster to go by. While there is none of that name, or it is not active, it is
-    `policy`."""
+    """A PlacementPolicy without a scope, for pods that no scope of an active one selects. While there is none of that
+    name, or it is not active, it is `policy`."""
     cycle: CycleSettings = field(default_factory=CycleSettings)
     report: ReportSettings = field(default_factory=ReportSettings)
     lease: LeaseSettings = field(default_factory=LeaseSettings)
@@ -106,7 +105,8 @@ class Scheduler:
         self._recorder = recorder
         self._cycles = 0
         self._policies: Informer | None = None
-        self._policy_seen: tuple[int, CurrentPolicy] | None = None
+        self._policies_seen: tuple[list[tuple[str, int]], ActivePolicies] | None = None
+        """What they were built from, by uid and revision."""
         self._subscribed: list[tuple[Informer, Subscriber]] = []
 
     async def run(self) -> None:
@@ -135,26 +135,21 @@ class Scheduler:
 
     def state(self) -> ComponentState:
         revisions = {informer.cache.kind.text: informer.cache.revision for informer in self.informers.all()}
-        policies = {named.name: named.revision for named in self.current_policy().named}
+        policies = {named.name: named.revision for named in self.current_policies().named}
         term = self.term.text if self.term is not None else ""
         return ComponentState(revisions, self.settings.build, (), policies, term, self.holding.gates)
 
-    def current_policy(self) -> CurrentPolicy:
+    def current_policies(self) -> ActivePolicies:
         """What decisions go by at this moment."""
-        fixed = CurrentPolicy(self.settings.policy)
         if self._policies is None:
-            return fixed
-        cache = self._policies.cache
-        entry = cache.entry(ObjectKey("", self.settings.policy_name))
-        if entry is None:
-            return fixed
-        if self._policy_seen is None or self._policy_seen[0] != entry.revision:
-            found = entry.object()
-            named = (record.AppliedPolicy(PLACEMENT_POLICIES.text, entry.key.name, entry.uid, entry.revision),)
-            is_active = (found.get("spec") or {}).get("active", True)
-            current = CurrentPolicy(parse_policy(found), named) if is_active else fixed
-            self._policy_seen = entry.revision, current
-        return self._policy_seen[1]
+            return ActivePolicies(ChosenPolicy(self.settings.policy))
+        entries = list(self._policies.cache.entries())
+        versions = [(entry.uid, entry.revision) for entry in entries]
+        if self._policies_seen is None or self._policies_seen[0] != versions:
+            settings = self.settings
+            found = build_policies([each.object() for each in entries], settings.policy_name, settings.policy)
+            self._policies_seen = versions, found
+        return self._policies_seen[1]
 
     # Knowing.
 
@@ -165,8 +160,7 @@ class Scheduler:
         if await self._has_own_kinds():
             self.informers.get(RESERVATIONS)
             self.informers.get(ZONE_QUOTAS)
-            if self.settings.policy_name:
-                self._policies = self.informers.get(PLACEMENT_POLICIES)
+            self._policies = self.informers.get(PLACEMENT_POLICIES)
         await self.informers.synced()
 
     async def _has_own_kinds(self) -> bool:
@@ -212,7 +206,7 @@ class Scheduler:
         reporter = Reporter(self.client, pods.cache, self._env, self.instance, self.settings.report, term=text)
         cycle = self.cycle = Cycle(
             self._env,
-            ClusterView(pods, self.settings.names, self._seen, self.current_policy, self._objects),
+            ClusterView(pods, self.settings.names, self._seen, self.current_policies, self._objects),
             ClusterWriters(self.client, Binder(self.client, term=text), reporter),
             RecordWriter(self._env, author, self._recorder),
             self.settings.cycle,
@@ -244,6 +238,7 @@ class Scheduler:
             NODES: feed.node_changed,
             RESERVATIONS: feed.reservation_changed,
             ZONE_QUOTAS: feed.zone_quota_changed,
+            PLACEMENT_POLICIES: feed.policy_changed,
             PODS: feed.pod_changed,
         }
         by_kind = {informer.cache.kind: informer for informer in self.informers.all()}

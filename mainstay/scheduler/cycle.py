@@ -118,16 +118,17 @@ class Cycle:
         taken = queue.take(min(self._settings.batch_max, BATCH_MAX), now_ns)
         if not taken:
             return
-        mark, policy = queue.new_mark(), self._view.policy().policy
+        mark, policies = queue.new_mark(), self._view.policies()
         setting = self._records.build_setting(self._view, self.state)
         observed = self._view.pods.cache.revision
         attempts: list[BindAttempt] = []
         refused: list[tuple[PendingPod, Deciding, Unschedulable]] = []
         for pod in taken:
-            deciding = self._records.build_deciding(setting, pod, len(pods.assumed), now_ns)
+            chosen = policies.choose(pod.pod)
+            deciding = self._records.build_deciding(setting, pod, chosen.named, len(pods.assumed), now_ns)
             started_ns = self._clock.monotonic_ns()
             try:
-                decision = self._decide_and_place(pod, policy, deciding.number)
+                decision = self._decide_and_place(pod, chosen.policy, deciding.number)
             except BrokenInvariant:
                 raise
             except Exception as error:  # noqa: BLE001 - reported; one pod's bug must not stop the others

@@ -22,15 +22,17 @@ from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.filters.table import refusals
 from mainstay.scheduler.pod_class import PodClass, PodToPlace
 from mainstay.scheduler.policy import Policy
+from mainstay.scheduler.policy_class import class_under
 from mainstay.scheduler.reasons import Decision, Placed, Unschedulable
 
 
 def decide(vectors: Vectors, pod: PodToPlace, policy: Policy, seed: str) -> Decision:
     """The node for a pod, or why there is none."""
-    ring, totals = vectors.of(pod.pod_class, policy).totals()
+    pod_class = class_under(pod, policy)
+    ring, totals = vectors.of(pod_class, policy).totals()
     place = choose(totals, ring.start_for(seed, pod.uid))
     if place is None:
-        return _refused(vectors, pod.pod_class)
+        return _refused(vectors, pod_class)
     return Placed(ring.names[place], int(totals[place]))
 
 
@@ -38,7 +40,7 @@ def decide_without(
     vectors: Vectors, pod: PodToPlace, policy: Policy, seed: str, without: Iterable[str]
 ) -> Placed | None:
     """As `decide`, on nodes other than these. None: no other node can take it."""
-    ring, totals = vectors.of(pod.pod_class, policy).totals()
+    ring, totals = vectors.of(class_under(pod, policy), policy).totals()
     left = totals.copy()
     for name in without:
         row = vectors.columns.find_row(name)
@@ -79,7 +81,7 @@ def decide_batch(vectors: Vectors, pods: Iterable[PodToPlace], policy: Policy, s
 
 def scores(vectors: Vectors, pod: PodToPlace, policy: Policy) -> dict[str, int]:
     """Of all nodes that can take a pod, by name: for explanations."""
-    ring, totals = vectors.of(pod.pod_class, policy).totals()
+    ring, totals = vectors.of(class_under(pod, policy), policy).totals()
     return {name: total for name, total in sorted(zip(ring.names, totals.tolist(), strict=True)) if total >= 0}
 
 

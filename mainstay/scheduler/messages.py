@@ -34,6 +34,7 @@ _CURES: Final[Mapping[Cure, str]] = {
     Cure.RESERVATION_RELEASED: "a reservation ends",
     Cure.RESERVATION_MADE: "its reservation is made",
     Cure.GHOSTS_GONE: "a node confirms that force-deleted pods have ended",
+    Cure.PLACEMENT_POLICY: "another placement policy applies",
 }
 
 
@@ -95,6 +96,8 @@ def _words(refusal: Refusal) -> str:
             return f"node(s) didn't match pod topology spread constraints (missing required label), {refusal.detail}"
         case RefusalReason.SKEW_TOO_LARGE:
             return f"node(s) didn't match pod topology spread constraints, {refusal.detail}"
+        case RefusalReason.ZONE_SKEW_TOO_LARGE:
+            return f"node(s) would exceed maxZoneSkew of PlacementPolicy {refusal.detail}"
         case _:
             return str(refusal.reason)
 
@@ -116,7 +119,7 @@ def _numbers(refusal: Refusal) -> str:
         case RefusalReason.ZONE_QUOTA_EXCEEDED:
             resource = refusal.detail.rpartition("/")[2]
             return f"{amount(resource, refusal.wanted)} requested, {amount(resource, max(max(refusal.free), 0))} left"
-        case RefusalReason.SKEW_TOO_LARGE:
+        case RefusalReason.SKEW_TOO_LARGE | RefusalReason.ZONE_SKEW_TOO_LARGE:
             return f"at most {refusal.wanted} allowed, would be at least {min(refusal.free)}"
         case _:
             return ""

@@ -2,7 +2,8 @@
 
 `pod_to_place` takes a pod apart once. Its class holds whatever a filter or a score may ask for, and nothing else: not
 its name, not its images. Its labels belong to the class only if it has spread constraints, which may ask whether the
-pod itself is among those to be spread. A pod's uid takes part in the very last step only, the breaking of ties.
+pod itself is among those to be spread. A pod's uid takes part in the very last step only, the breaking of ties. What a
+placement policy adds to a class is in policy_class.py.
 """
 
 from collections.abc import Mapping
@@ -14,8 +15,11 @@ from mainstay.api.labels import LabelSelector, build_selector, from_labels, from
 from mainstay.api.memo import Memo, encoded
 from mainstay.api.node_terms import NodeRequirements, Preference, parse_preferences, parse_requirements
 from mainstay.api.pod_resources import HostPort
+from mainstay.api.policy_scope import ScopedPod
 from mainstay.api.taints import Toleration, parse_tolerations
+from mainstay.api.well_known_labels import REGION_LABEL, ZONE_LABEL
 from mainstay.scheduler.cache.charge import CachedCharge, build_charge, find_reservation, spec_parts
+from mainstay.scheduler.cache.match_counts import WorkloadPods
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _memo: Memo["PodClass"] = Memo()
@@ -28,7 +32,7 @@ class SpreadConstraint:
     key: str
     max_skew: int
     is_hard: bool
-    selector: LabelSelector | None
+    selector: LabelSelector | WorkloadPods | None
     """None matches no pod."""
     min_domains: int
     honors_affinity: bool
@@ -36,6 +40,8 @@ class SpreadConstraint:
     honors_taints: bool
     """Only nodes count whose taints the pod tolerates."""
     matches_itself: bool
+    policy: str = ""
+    """The PlacementPolicy that asks for it; empty if the pod itself does."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +64,9 @@ class PodClass:
     spread: tuple[SpreadConstraint, ...]
     reservation: str
     """The name of the reservation, in the pod's namespace, that holds room for it; or nothing."""
+    zones: tuple[str, ...] | None
+    """The only zones that it may run in, by what it requires of nodes; None if it does not say."""
+    regions: tuple[str, ...] | None
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, PodClass) and self.key == other.key)
@@ -76,6 +85,13 @@ class PodToPlace:
     pod_class: PodClass
     charge: CachedCharge
     """What it will take on its node."""
+    priority_class: str = ""
+
+    @property
+    def scoped(self) -> ScopedPod:
+        """What scopes of policies look at."""
+        kept = self.pod_class
+        return ScopedPod(self.namespace, self.charge.labels, self.priority_class, kept.zones, kept.regions)
 
 
 def pod_to_place(pod: Object) -> PodToPlace:
@@ -87,6 +103,7 @@ def pod_to_place(pod: Object) -> PodToPlace:
         metadata.get("uid") or "",
         build_class(pod),
         build_charge(pod),
+        (pod.get("spec") or _NOTHING).get("priorityClassName") or "",
     )
 
 
@@ -124,6 +141,8 @@ def build_class(pod: Object) -> PodClass:
             tolerations=parse_tolerations(spec),
             spread=tuple(_constraint(each, metadata.get("labels") or _NOTHING) for each in spread or ()),
             reservation=reservation,
+            zones=nodes.find_values(ZONE_LABEL),
+            regions=nodes.find_values(REGION_LABEL),
         )
         _memo.put(key, found)
     return found

@@ -5,7 +5,10 @@ scheduler does: spread the load (least allocated), keep CPU and memory in balanc
 higher. Weights are whole numbers; each score goes from 0 to 100 before it is weighed.
 
 A PlacementPolicy object says it by name: `scores: {MostAllocated: 1, NodeAffinity: 5}`. What it does not name keeps its
-default. Which filters hold is not a matter of policy: they are constraints.
+default; `resources` names all that fullness is measured by. Filters are constraints, and not a matter of policy, with
+two exceptions (policy_class.py): a policy may bound the skew over zones, and may make spread constraints preferences.
+
+Which policy a pod goes by is in active_policies.py.
 """
 
 from collections.abc import Mapping
@@ -15,13 +18,14 @@ from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.pod_resources import CPU, MEMORY
+from mainstay.api.policy_names import LEAST_ALLOCATED, MOST_ALLOCATED, SPREAD_FILTER
 
 
 class Allocation(StrEnum):
     """Which node is preferred by how full it is."""
 
-    LEAST = "LeastAllocated"
-    MOST = "MostAllocated"
+    LEAST = LEAST_ALLOCATED
+    MOST = MOST_ALLOCATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,10 @@ class Policy:
     affinity_weight: int = 2
     taints_weight: int = 3
     spread_weight: int = 2
+    max_zone_skew: int = 0
+    """How much more pods of one workload may be in one zone than in another; 0: as many as there are."""
+    enforces_spread: bool = True
+    """Whether hard spread constraints of pods are constraints, and not preferences."""
 
 
 DEFAULT: Final = Policy()
@@ -49,7 +57,7 @@ _WEIGHTS: Final = {
 
 
 def parse_policy(placement_policy: Object) -> Policy:
-    """What a PlacementPolicy object prefers. Names of scores that are not known here are left to others."""
+    """What a PlacementPolicy object says. The API server has refused names that are not known here."""
     spec: Mapping[str, Any] = placement_policy.get("spec") or {}
     scores: Mapping[str, int] = spec.get("scores") or {}
     changed: dict[str, Any] = {field: scores[name] for name, field in _WEIGHTS.items() if name in scores}
@@ -57,4 +65,12 @@ def parse_policy(placement_policy: Object) -> Policy:
         changed |= {"allocation": Allocation.MOST, "allocation_weight": scores[Allocation.MOST]}
     elif Allocation.LEAST in scores:
         changed |= {"allocation_weight": scores[Allocation.LEAST]}
-    return Policy(name=placement_policy["metadata"]["name"], version=spec.get("policyVersion") or "", **changed)
+    if spec.get("resources"):
+        changed |= {"resources": tuple(sorted(spec["resources"].items()))}
+    return Policy(
+        name=placement_policy["metadata"]["name"],
+        version=spec.get("policyVersion") or "",
+        max_zone_skew=spec.get("maxZoneSkew") or 0,
+        enforces_spread=(spec.get("filters") or {}).get(SPREAD_FILTER, True),
+        **changed,
+    )

@@ -39,6 +39,8 @@ class Cure(StrEnum):
     """A Reservation that names the pod's node."""
     GHOSTS_GONE = "GhostsGone"
     """A node confirmed that force-deleted pods no longer run."""
+    PLACEMENT_POLICY = "PlacementPolicy"
+    """Another policy, or none, applies to the pod."""
 
 
 class RefusalReason(StrEnum):
@@ -59,6 +61,8 @@ class RefusalReason(StrEnum):
     RESERVED_ELSEWHERE = "ReservedElsewhere"
     TOPOLOGY_LABEL_MISSING = "TopologyLabelMissing"
     SKEW_TOO_LARGE = "SkewTooLarge"
+    ZONE_SKEW_TOO_LARGE = "ZoneSkewTooLarge"
+    """By the maxZoneSkew of a PlacementPolicy."""
 
 
 _GRAVEST_FIRST: Final = (
@@ -73,6 +77,7 @@ _GRAVEST_FIRST: Final = (
     RefusalReason.RESERVED_ELSEWHERE,
     RefusalReason.TOPOLOGY_LABEL_MISSING,
     RefusalReason.SKEW_TOO_LARGE,
+    RefusalReason.ZONE_SKEW_TOO_LARGE,
     RefusalReason.OTHER_NODE_NAMED,
     RefusalReason.NO_NODES,
 )
@@ -94,7 +99,7 @@ class Refusal:
     """Sorted by name."""
     cures: tuple[Cure, ...]
     detail: str = ""
-    """What it is about: a resource, a taint as text, a port as text, a zone, a topology key."""
+    """What it is about: a resource, a taint as text, a port as text, a zone, a topology key, a policy."""
     wanted: int | None = None
     """What the pod needs, in base units; of a skew, the largest that is allowed."""
     free: tuple[int, ...] = ()

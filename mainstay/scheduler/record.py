@@ -96,7 +96,6 @@ class Setting(msgspec.Struct, frozen=True, gc=False):
     """In microseconds, see `record.micros`."""
     view: tuple[ViewPart, ...]
     seed: str
-    policies: tuple[AppliedPolicy, ...]
     since: int = 0
     unconfirmed: int = 0
     """See `Remembered`."""
@@ -119,6 +118,8 @@ class Deciding(msgspec.Struct, frozen=True, gc=False):
     wakes: int
     left_out: tuple[str, ...]
     assumed: int = -1
+    policies: tuple[AppliedPolicy, ...] = ()
+    """What it goes by, in the version that is known here."""
 
 
 def placement(deciding: Deciding, node: str, score: int, answer: Answer, answered: int, at: int) -> DecisionRecord:
@@ -223,7 +224,7 @@ def _record(
         setting.now,
         view=setting.view,
         seed=setting.seed,
-        policies=setting.policies,
+        policies=deciding.policies,
         memory=RecordedMemory(len(memory), memory),
         queue_wait_us=deciding.queue_wait_us,
         attempts=deciding.attempts,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mainstay.api.kind import Object
 from mainstay.env import Env
-from mainstay.journal.record import micros
+from mainstay.journal.record import AppliedPolicy, micros
 from mainstay.loop.record import Origin, Recorder
 from mainstay.scheduler import record as recording
 from mainstay.scheduler.bind import Answer, Bind
@@ -63,13 +63,14 @@ class RecordWriter:
             self._now(),
             view.seen(),
             self.seed,
-            view.policy().named,
             since,
             len(unconfirmed),
         )
 
-    def build_deciding(self, setting: Setting, queued: PendingPod, assumed: int, now_ns: int) -> Deciding:
-        """The next decision, about one pod."""
+    def build_deciding(
+        self, setting: Setting, queued: PendingPod, policies: tuple[AppliedPolicy, ...], assumed: int, now_ns: int
+    ) -> Deciding:
+        """The next decision, about one pod, by these policies."""
         pod = queued.pod
         self.number = number = self.number + 1
         return Deciding(
@@ -86,6 +87,7 @@ class RecordWriter:
             queued.wakes,
             tuple(queued.left_out),
             assumed,
+            policies,
         )
 
     # Records.

@@ -16,7 +16,7 @@ from mainstay.explain.plan.projection import KINDS, USUAL, Expansion, Variant
 from mainstay.explain.plan.quotas import QuotaBook, kinds_behind, read_limit, uses
 from mainstay.explain.why.causes import Cause
 from mainstay.registry import REGISTRY
-from mainstay.scheduler.policy import DEFAULT
+from mainstay.scheduler.active_policies import NO_POLICIES
 from mainstay.scheduler.why.plan import SchedulerModel
 from mainstay.server.quota import tally as quota_tally
 from tests.scheduler.objects import a_node, a_pod, a_zone_quota
@@ -49,7 +49,7 @@ def a_world(
     variant: Variant = USUAL,
     **more: Any,
 ) -> Expansion:
-    placing = SchedulerModel(DEFAULT, ghosts or {}, variant.seed)
+    placing = SchedulerModel(NO_POLICIES, ghosts or {}, variant.seed)
     return Expansion(REGISTRY.plans(), placing, objects, now, variant=variant, **more)
 
 

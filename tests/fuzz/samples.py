@@ -377,7 +377,9 @@ SAMPLES: Final[dict[tuple[str, str], Object]] = {
     ("mainstay.dev", "holds"): {
         "spec": {"what": "Evictions", "owner": "me", "reason": "x", "expiresAt": "2026-01-05T00:00:00Z"}
     },
-    ("mainstay.dev", "placementpolicies"): {"spec": {"policyVersion": "1", "weights": {"spread": 2}}},
+    ("mainstay.dev", "placementpolicies"): {
+        "spec": {"policyVersion": "1", "scope": {"namespaces": ["default"]}, "scores": {"PodTopologySpread": 2}}
+    },
     ("mainstay.dev", "policyrollouts"): {"spec": {"policy": "p", "policyVersion": "1", "steps": [{"percent": 10}]}},
     ("mainstay.dev", "reservations"): {
         "spec": {

@@ -109,6 +109,19 @@ def test_decisions_after_a_component_follows_another_policy_are_part_of_the_chan
     assert rule(AT + 2, after, "other") == "noops=summary"
 
 
+def test_decisions_by_two_policies_in_turn_are_no_change_once_both_are_known():
+    sampler = Sampler()
+    policies = [AppliedPolicy("placementpolicies", name, "u", 10) for name in ("p", "q")]
+
+    kept = []
+    for number in range(4):
+        record = sampler.sampled(a_noop(at=AT + number * WINDOW_US, policies=(policies[number % 2],)))
+        assert record is not None
+        kept.append(record.kept)
+
+    assert kept == ["noops=summary", "policy-changes=full", "noops=summary", "noops=summary"]
+
+
 def test_a_summary_of_a_decision_that_said_nothing_can_still_be_replayed():
     record = a_noop(
         memory=RecordedMemory(3, b"abc"), looked_at=(LookedAt("pods", "default", "web", 5),), woken_by=(1, 2, 3)

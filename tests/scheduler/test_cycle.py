@@ -304,6 +304,7 @@ async def test_every_decision_is_recorded_with_its_view(sim):
             "nodes",
             "reservations.mainstay.dev",
             "zonequotas.mainstay.dev",
+            "placementpolicies.mainstay.dev",
         ]
         assert done.writes[0].revision > 0
         assert msgspec.msgpack.decode(done.memory.inline)[0] == 1

@@ -10,7 +10,7 @@ from mainstay.scheduler.cache.change_log import ChangeLog
 from mainstay.scheduler.cache.charge import CachedCharge
 from mainstay.scheduler.cache.class_vectors import ClassVectors
 from mainstay.scheduler.cache.domains import Domains
-from mainstay.scheduler.cache.match_counts import MatchCount
+from mainstay.scheduler.cache.match_counts import MatchCount, WorkloadPods
 from mainstay.scheduler.decide import choose
 from mainstay.scheduler.scores import balance
 
@@ -53,6 +53,8 @@ def does_not_move_domains_with_their_nodes(patch: pytest.MonkeyPatch) -> None:
 
 def counts_pods_that_are_about_to_end(patch: pytest.MonkeyPatch) -> None:
     def matches(self: MatchCount, charge: CachedCharge) -> bool:
+        if isinstance(self.selector, WorkloadPods):
+            return charge.workload == self.selector.uid
         return charge.namespace == self.namespace and self.selector.matches(charge.labels)
 
     patch.setattr(MatchCount, "matches", matches)

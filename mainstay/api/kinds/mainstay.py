@@ -13,8 +13,17 @@ from mainstay.api.errors import CauseType, StatusCause, forbidden_value, invalid
 from mainstay.api.kind import STATUS, Kind, Object, no_defaults
 from mainstay.api.kind_name import KindName
 from mainstay.api.kinds.amounts import check_amount
-from mainstay.api.kinds.checks import check_selector, check_subdomain
-from mainstay.api.kinds.declare import child, declare, fill, own_status
+from mainstay.api.kinds.checks import check_qualified, check_selector, check_subdomain
+from mainstay.api.kinds.declare import child, declare, fill, own_status, set_status
+from mainstay.api.policy_names import (
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    OPTIONAL_FILTERS,
+    REQUIRED_FILTERS,
+    RESOURCES,
+    SCORES,
+    WEIGHT_MAX,
+)
 from mainstay.api.quantity import canonical
 from mainstay.api.reservations import ReservationPhase, read_phase, reservation_name
 from mainstay.api.times import parse_time
@@ -81,13 +90,13 @@ def _selector(value: Any, path: str, causes: list[StatusCause]) -> None:
         check_selector(value, path, causes)
 
 
-def _numbers(value: Any, path: str, causes: list[StatusCause]) -> None:
+def _numbers(value: Any, path: str, causes: list[StatusCause], *, least: int = 0, most: int) -> None:
     """A map from names to numbers, such as weights."""
     if not isinstance(value, dict):
         causes.append(_wrong_type(path, value, "object"))
         return
     for name, number in value.items():
-        _number(0)(number, f"{path}[{name}]", causes)
+        _number(least, most)(number, f"{path}[{name}]", causes)
 
 
 def _check_each(one: Check) -> Check:
@@ -167,17 +176,83 @@ _RESERVATION_FIXED = ("nodeName", "workload", "generation", "intent", "gang", "r
 # How much the pods of a namespace may use in one zone.
 _ZONE_QUOTA = _object(("zone", "hard"), zone=_text, hard=_requests)
 
-_PLACEMENT_POLICY = _object(
-    ("policyVersion",),
-    policyVersion=_text,
-    scope=_SCOPE,
-    active=_truth,
-    maxZoneSkew=_number(1),
-    filters=_check_each(_text),
-    scores=_numbers,
+
+def _closed(check: Check, *fields: str) -> Check:
+    """An object without other fields: a misspelt one would make it mean something else, such as a wider scope."""
+
+    def closed(value: Any, path: str, causes: list[StatusCause]) -> None:
+        check(value, path, causes)
+        for name in value if isinstance(value, dict) else ():
+            if name not in fields:
+                causes.append(forbidden_value(f"{path}.{name}", f"unknown field; known fields: {', '.join(fields)}"))
+
+    return closed
+
+
+def _policy_scope(value: Any, path: str, causes: list[StatusCause]) -> None:
+    _closed(_POLICY_SCOPE, "namespaces", "selector", "priorityClasses", "zones", "regions", "tenant")(
+        value, path, causes
+    )
+    if isinstance(value, dict) and value.get("tenant") and value.get("namespaces"):
+        causes.append(forbidden_value(f"{path}.tenant", "a tenant is a namespace: use either tenant or namespaces"))
+
+
+def _scores(value: Any, path: str, causes: list[StatusCause]) -> None:
+    _numbers(value, path, causes, most=WEIGHT_MAX)
+    if not isinstance(value, dict):
+        return
+    for name in value:
+        if name not in SCORES:
+            causes.append(not_supported(f"{path}[{name}]", name, SCORES))
+    if value.get(LEAST_ALLOCATED) and value.get(MOST_ALLOCATED):
+        detail = f"{LEAST_ALLOCATED} and {MOST_ALLOCATED} contradict each other: give a weight to one of them"
+        causes.append(forbidden_value(f"{path}[{MOST_ALLOCATED}]", detail))
+
+
+def _filters(value: Any, path: str, causes: list[StatusCause]) -> None:
+    if not isinstance(value, dict):
+        causes.append(_wrong_type(path, value, "object"))
+        return
+    for name, is_on in value.items():
+        if name in REQUIRED_FILTERS:
+            detail = f"this filter is always on; optional filters: {', '.join(OPTIONAL_FILTERS)}"
+            causes.append(forbidden_value(f"{path}[{name}]", detail))
+        elif name not in OPTIONAL_FILTERS:
+            causes.append(not_supported(f"{path}[{name}]", name, OPTIONAL_FILTERS))
+        _truth(is_on, f"{path}[{name}]", causes)
+
+
+def _resource_weights(value: Any, path: str, causes: list[StatusCause]) -> None:
+    _numbers(value, path, causes, least=1, most=WEIGHT_MAX)
+    for name in value if isinstance(value, dict) else ():
+        if "/" in name:
+            check_qualified(name, f"{path}[{name}]", causes)
+        elif name not in RESOURCES and not name.startswith("hugepages-"):
+            causes.append(not_supported(f"{path}[{name}]", name, (*RESOURCES, "an extended resource (domain/name)")))
+
+
+_POLICY_SCOPE = _object(
+    (),
+    namespaces=_check_each(_name),
+    selector=_selector,
+    priorityClasses=_check_each(_name),
+    zones=_check_each(_text),
+    regions=_check_each(_text),
+    tenant=_name,
 )
-# One version of a policy is one policy: what it says may not change under those who have decided by it.
-_POLICY_FREE = ("active", "scope", "policyVersion")
+_PLACEMENT_POLICY = _closed(
+    _object(
+        ("policyVersion",),
+        policyVersion=_text,
+        scope=_policy_scope,
+        active=_truth,
+        maxZoneSkew=_number(1),
+        filters=_filters,
+        scores=_scores,
+        resources=_resource_weights,
+    ),
+    *("policyVersion", "scope", "active", "maxZoneSkew", "filters", "scores", "resources"),
+)
 
 _POLICY_ROLLOUT = _object(
     ("policy", "steps"),
@@ -222,15 +297,34 @@ def _validator(
 
 
 def _validate_policy(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    """What a version says does not change under those who decide by it: once it was active, only `active` changes."""
     causes = list(_PLACEMENT_VALID(new, old))
-    if old is not None and not causes:
-        spec, was = new["spec"], old.get("spec") or {}
-        if spec.get("policyVersion") == was.get("policyVersion"):
-            for field in sorted({*spec, *was}):
-                if field not in _POLICY_FREE and spec.get(field) != was.get(field):
-                    detail = "may only change together with policyVersion"
-                    causes.append(forbidden_value(f"spec.{field}", detail))
+    if old is None or causes or not _was_active(old):
+        return causes
+    spec, was = new["spec"], old.get("spec") or {}
+    for field in sorted({*spec, *was}):
+        if field != "active" and spec.get(field) != was.get(field):
+            version = was.get("policyVersion")
+            detail = f"version {version} has been active and is immutable: create a new PlacementPolicy"
+            causes.append(forbidden_value(f"spec.{field}", detail))
+    if not (new.get("status") or {}).get("wasActive"):
+        causes.append(forbidden_value("status.wasActive", "the API server sets it when the policy becomes active"))
     return causes
+
+
+def _was_active(policy: Object | None) -> bool:
+    """Whether it is active, or has been."""
+    if policy is None:
+        return False
+    spec, status = policy.get("spec"), policy.get("status") or {}
+    return bool(status.get("wasActive")) or (isinstance(spec, dict) and spec.get("active") is True)
+
+
+def _prepare_policy(new: Object, old: Object | None) -> None:
+    """Note in the status that a version has been active, which it stays noted for."""
+    set_status(new, old)
+    if _was_active(new) or _was_active(old):
+        new["status"] = {**(new.get("status") or {}), "wasActive": True}
 
 
 _PLACEMENT_VALID = _validator(_PLACEMENT_POLICY)
@@ -311,15 +405,8 @@ def _own(
     status: Callable[[], Object] = dict,
     **rest: Any,
 ) -> Kind:
-    return declare(
-        name,
-        categories=("mainstay",),
-        subresources=(STATUS,),
-        defaults=defaults,
-        prepare=own_status(status),
-        validate=validate,
-        **rest,
-    )
+    rest.setdefault("prepare", own_status(status))
+    return declare(name, categories=("mainstay",), subresources=(STATUS,), defaults=defaults, validate=validate, **rest)
 
 
 def _place(reservation: Mapping[str, Any]) -> str:
@@ -339,7 +426,7 @@ RESERVATION = _own(
 ZONE_QUOTA = _own(
     kind_names.ZONE_QUOTAS, _validator(_ZONE_QUOTA, ("zone",)), _default_amounts("hard"), short_names=("zq",)
 )
-PLACEMENT_POLICY = _own(kind_names.PLACEMENT_POLICIES, _validate_policy, _default_active)
+PLACEMENT_POLICY = _own(kind_names.PLACEMENT_POLICIES, _validate_policy, _default_active, prepare=_prepare_policy)
 POLICY_ROLLOUT = _own(kind_names.POLICY_ROLLOUTS, _validator(_POLICY_ROLLOUT, ("policy",)))
 ADMISSION_POLICY = _own(kind_names.ADMISSION_POLICIES, _validator(_ADMISSION_POLICY), _default_active)
 COMPONENT_STATE = _own(kind_names.COMPONENT_STATES, _validator(_COMPONENT_STATE, needs_spec=False))

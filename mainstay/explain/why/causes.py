@@ -92,6 +92,7 @@ class Cause(StrEnum):
     # Room, but not where it may be used.
     NODE_AFFINITY = "NodeAffinity"
     TOPOLOGY_SPREAD = "TopologySpread"
+    POLICY_SPREAD = "PolicySpread"
     TOPOLOGY_LABEL_MISSING = "TopologyLabelMissing"
     CONSTRAINTS_COMBINED = "ConstraintsCombined"
 
@@ -341,6 +342,11 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
             Cause.TOPOLOGY_SPREAD,
             "On every node with room, the pod would exceed maxSkew of its topology spread constraint.",
             "Free resources in the domain that has too few pods, or raise maxSkew.",
+        ),
+        (
+            Cause.POLICY_SPREAD,
+            "On every node with room, the pod would exceed maxZoneSkew of the PlacementPolicy that applies to it.",
+            "Free resources in the zone with too few pods of the workload, or activate a policy with a larger bound.",
         ),
         (
             Cause.TOPOLOGY_LABEL_MISSING,

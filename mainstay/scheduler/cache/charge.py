@@ -1,7 +1,7 @@
 """What a pod, or a reservation, takes on its node.
 
-A `CachedCharge` is all that the columns need to know of a placed pod: its requests, its ports, and its labels, because
-other pods may want to be spread among pods like it. Equal pods share one, found by what their specs say
+A `CachedCharge` is all that the columns need to know of a placed pod: its requests, its ports, and its labels and its
+owner, because other pods may want to be spread among pods like it. Equal pods share one, found by what their specs say
 (`build_charge`), so a change of a pod's status costs little here.
 """
 
@@ -12,6 +12,7 @@ from typing import Any, Final
 from mainstay.api.annotations import RESERVATION
 from mainstay.api.kind import Object
 from mainstay.api.memo import Memo, encoded
+from mainstay.api.owners import find_controller
 from mainstay.api.pod_resources import (
     CPU,
     MEMORY,
@@ -45,6 +46,8 @@ class CachedCharge:
     ports: tuple[HostPort, ...]
     reservation: str = ""
     """The name of the reservation, in the same namespace, in whose room the pod is if it is on that node."""
+    workload: str = ""
+    """The uid of the owner that controls the pod; empty if there is none."""
 
     def same(self, other: "CachedCharge") -> bool:
         return self is other or self.key == other.key
@@ -66,6 +69,7 @@ def build_charge(pod: Object) -> CachedCharge:
             scored_memory=scored.get(MEMORY, 0),
             ports=list_host_ports(pod),
             reservation=find_reservation(pod),
+            workload=find_workload_uid(pod),
         )
         _memo.put(key, found)
     return found
@@ -103,13 +107,19 @@ def find_reservation(pod: Object) -> str:
     return (pod["metadata"].get("annotations") or _NOTHING).get(RESERVATION) or ""
 
 
+def find_workload_uid(pod: Object) -> str:
+    """The owner that controls a pod; empty if there is none."""
+    owner = find_controller(pod)
+    return "" if owner is None else str(owner.get("uid") or "")
+
+
 def changes(old: CachedCharge, new: CachedCharge) -> tuple[Cure, ...]:
     """What may be worth another try after a pod on the same node takes something else."""
     found = []
     is_less = any(new.requests.get(resource, 0) < amount for resource, amount in old.requests.items())
     if is_less or any(port not in new.ports for port in old.ports):
         found.append(Cure.POD_REMOVED)
-    if old.labels != new.labels or old.is_counted != new.is_counted:
+    if old.labels != new.labels or old.is_counted != new.is_counted or old.workload != new.workload:
         found.append(Cure.POD_LABELS)
     return tuple(found)
 
@@ -137,6 +147,7 @@ def _key(pod: Object) -> bytes:
         metadata.get("labels"),
         "deletionTimestamp" in metadata,
         find_reservation(pod),
+        find_workload_uid(pod),
         spec_parts(pod.get("spec") or _NOTHING),
     ]
     states = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))

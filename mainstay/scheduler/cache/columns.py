@@ -31,7 +31,7 @@ from mainstay.scheduler.cache.arrays import Numbers, Rows, Truths
 from mainstay.scheduler.cache.change_log import ChangeLog
 from mainstay.scheduler.cache.charge import CachedCharge, build_charge, build_reservation_charge, changes
 from mainstay.scheduler.cache.label_column import LabelColumn
-from mainstay.scheduler.cache.match_counts import MatchCount, MatchCounts
+from mainstay.scheduler.cache.match_counts import MatchCount, MatchCounts, WorkloadPods
 from mainstay.scheduler.cache.node_facts import NodeFacts, find_cures, read_facts
 from mainstay.scheduler.cache.ports_in_use import PortsInUse
 from mainstay.scheduler.cache.ring import Ring, Stop, build_stop
@@ -265,7 +265,7 @@ class NodeColumns:
                     column.put(row, facts.labels.get(key))
         return column
 
-    def follow(self, namespace: str, selector: LabelSelector) -> MatchCount:
+    def follow(self, namespace: str, selector: LabelSelector | WorkloadPods) -> MatchCount:
         """How many pods a selector matches on each row, from now on. `unfollow` when done."""
         return self._match_counts.follow(namespace, selector, self._placed(), len(self.taints))
 

@@ -61,6 +61,11 @@ class CacheFeed:
     def zone_quota_changed(self, change: Change) -> None:
         self._tell(self._columns.zone_quota_changed(_object(change.old), _object(change.new)), change.revision)
 
+    def policy_changed(self, change: Change) -> None:
+        """Pods may go by another policy, under which skews are bounded otherwise, or not at all. Pods that are refused
+        for a skew wait for labels of nodes in any case; for a policy they wait only if one was in the way."""
+        self._tell((Cure.PLACEMENT_POLICY, Cure.NODE_LABELS), change.revision)
+
     def pod_changed(self, change: Change) -> None:
         if change.revision < self._reached:
             self.has_gone_back = True

@@ -1,10 +1,11 @@
-"""How many pods that a selector matches are on each node. For spread constraints.
+"""How many pods that a selector matches, or that belong to one workload, are on each node. For spread constraints.
 
 A selector is followed from when a class of pods first needs it until the last such class is dropped. Pods are looked at
 by their labels, and each different set of labels is matched once.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,19 +16,30 @@ from mainstay.scheduler.cache.charge import CachedCharge
 _GROUPS_MAX = 50_000  # Different sets of labels remembered; then all are matched again.
 
 
+@dataclass(frozen=True, slots=True)
+class WorkloadPods:
+    """Stands for a selector: the pods that one owner controls, whatever their labels."""
+
+    uid: str
+
+
 class MatchCount:
     """The pods of one namespace that one selector matches, by row."""
 
     __slots__ = ("counts", "namespace", "selector", "users")
 
-    def __init__(self, namespace: str, selector: LabelSelector, capacity: int) -> None:
+    def __init__(self, namespace: str, selector: LabelSelector | WorkloadPods, capacity: int) -> None:
         self.namespace = namespace
         self.selector = selector
         self.counts: Numbers = np.zeros(capacity, np.int64)
         self.users = 0
 
     def matches(self, charge: CachedCharge) -> bool:
-        return charge.is_counted and charge.namespace == self.namespace and self.selector.matches(charge.labels)
+        if not charge.is_counted or charge.namespace != self.namespace:
+            return False
+        if isinstance(self.selector, WorkloadPods):
+            return charge.workload == self.selector.uid
+        return self.selector.matches(charge.labels)
 
 
 class MatchCounts:
@@ -36,11 +48,15 @@ class MatchCounts:
     __slots__ = ("_by_charge", "_followed")
 
     def __init__(self) -> None:
-        self._followed: dict[tuple[str, LabelSelector], MatchCount] = {}
+        self._followed: dict[tuple[str, LabelSelector | WorkloadPods], MatchCount] = {}
         self._by_charge: dict[bytes, tuple[MatchCount, ...]] = {}
 
     def follow(
-        self, namespace: str, selector: LabelSelector, placed: Iterable[tuple[int, CachedCharge]], capacity: int
+        self,
+        namespace: str,
+        selector: LabelSelector | WorkloadPods,
+        placed: Iterable[tuple[int, CachedCharge]],
+        capacity: int,
     ) -> MatchCount:
         """Count what a selector matches among all placed pods, given as row and charge, and go on doing so."""
         count = self._followed.get((namespace, selector))

@@ -3,6 +3,9 @@ have the label at all.
 
 The skew of a domain is the number of matching pods in it, with this one if it matches itself, less the smallest such
 number of any domain; that number is taken to be 0 as long as there are fewer domains than `minDomains`.
+
+A constraint is the pod's own, or the `maxZoneSkew` of the policy that it goes by (../policy_class.py), which the reason
+then names.
 """
 
 from collections.abc import Iterator
@@ -37,15 +40,15 @@ def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusa
         has_label = found.by_place != ABSENT
         skews = found.skews()[found.by_place]
         found.close(columns)
-        key = constraint.key
+        key, policy = constraint.key, constraint.policy
         yield from refused(ring, ~has_label, RefusalReason.TOPOLOGY_LABEL_MISSING, PLUGIN, missing, detail=key)
         yield from refused(
             ring,
             has_label & (skews > constraint.max_skew),
-            RefusalReason.SKEW_TOO_LARGE,
+            RefusalReason.ZONE_SKEW_TOO_LARGE if policy else RefusalReason.SKEW_TOO_LARGE,
             PLUGIN,
-            levelled,
-            detail=key,
+            (*levelled, Cure.PLACEMENT_POLICY) if policy else levelled,
+            detail=policy or key,
             wanted=constraint.max_skew,
             free=skews,
         )

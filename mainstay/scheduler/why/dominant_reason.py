@@ -25,6 +25,7 @@ from mainstay.api.pod_state import get_node_name
 from mainstay.api.quantity import parse
 from mainstay.api.reservations import is_active
 from mainstay.api.taints import KEEPS_AWAY, parse_taints, parse_tolerations, untolerated
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.explain.why.answer import NodeVerdict, Verdict, Verdicts
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.found import NOTHING, clock, count, listed
@@ -56,6 +57,7 @@ _CAUSES: Final[Mapping[Distance, tuple[Cause, Verdict]]] = {
     Distance.PORT: (Cause.PORT_TAKEN, Verdict.WAITING),
     Distance.ROOM: (Cause.INSUFFICIENT_RESOURCES, Verdict.WAITING),
     Distance.SPREAD: (Cause.TOPOLOGY_SPREAD, Verdict.WAITING),
+    Distance.POLICY_SPREAD: (Cause.POLICY_SPREAD, Verdict.WAITING),
     Distance.QUOTA: (Cause.ZONE_QUOTA_EXCEEDED, Verdict.WAITING),
     Distance.CORDON: (Cause.NODE_CORDONED, Verdict.BLOCKED),
     Distance.GHOSTS: (Cause.HELD_BY_GHOSTS, Verdict.WAITING),
@@ -110,7 +112,7 @@ def judged(
         found,
         nodes=by_reason(refusals, view),
         each_node=each_node(view),
-        others=() if nearest is Distance.SPREAD else tuple(others),  # It has told of them.
+        others=() if nearest in (Distance.SPREAD, Distance.POLICY_SPREAD) else tuple(others),  # It has told of them.
     )
 
 
@@ -145,7 +147,12 @@ def _told(view: PodView, nearest: Distance, about: tuple[str, ...], heard: Mappi
         case Distance.ROOM:
             return _room(view, made)
         case Distance.SPREAD:
-            return replace(made, text=_spread(view, about))
+            said = view.of(about[0], nearest)[0]
+            return replace(made, text=_spread(view, about, said.detail, f"maxSkew {said.wanted} over {said.detail}"))
+        case Distance.POLICY_SPREAD:
+            said = view.of(about[0], nearest)[0]
+            bound = f"maxZoneSkew {said.wanted} of PlacementPolicy {said.detail}"
+            return replace(made, text=_spread(view, about, ZONE_LABEL, bound))
         case Distance.QUOTA:
             return _quota(view, made)
         case Distance.CORDON:
@@ -356,14 +363,12 @@ def _reserved_for(reservation: Object) -> str:
     return f"{workload.get('kind') or 'Reservation'} {namespace}/{workload.get('name') or _key(reservation).name}"
 
 
-def _spread(view: PodView, about: Sequence[str]) -> str:
-    said = [each for name in about for each in view.of(name, Distance.SPREAD)]
-    key, allowed = said[0].detail, said[0].wanted
+def _spread(view: PodView, about: Sequence[str], key: str, bound: str) -> str:
     here = sorted({label(view.nodes[name], key) for name in about})
     domains = sorted({label(node, key) for node in view.nodes.values()} - {""})
     elsewhere = [each for each in domains if each not in here]
     word = key.rpartition("/")[2]
-    text = f"in {word} {listed(here)}, which has room, the pod would exceed maxSkew {allowed} over {key}"
+    text = f"in {word} {listed(here)}, which has room, the pod would exceed {bound}"
     if elsewhere:
         others = [name for name in view.nodes if label(view.nodes[name], key) in elsewhere and name in view.against]
         reasons = sorted({short(each) for name in others for each in view.against[name]})

@@ -38,6 +38,7 @@ from mainstay.scheduler.filters import table as filtering
 from mainstay.scheduler.messages import render_message, render_summary
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.policy import DEFAULT, Policy, parse_policy
+from mainstay.scheduler.policy_class import class_under
 from mainstay.scheduler.reasons import Decision, Placed, Refusal, RefusalReason
 from mainstay.scheduler.record import FORGOTTEN, Remembered, UnconfirmedCharges
 from mainstay.scheduler.scores.parts import score_parts
@@ -207,9 +208,10 @@ def explained(scheduling: Scheduling) -> ExplainedPlacement:
     columns = build_columns(scheduling.objects)
     vectors, pod = Vectors(columns), pod_to_place(scheduling.pod)
     decision = _decided(vectors, scheduling)
-    refusals = filtering.refusals(columns, pod.pod_class)
+    pod_class = class_under(pod, scheduling.policy)
+    refusals = filtering.refusals(columns, pod_class)
     verdicts = _verdicts(columns.ring.names, refusals)
-    scores = score_parts(vectors, pod.pod_class, scheduling.policy)
+    scores = score_parts(vectors, pod_class, scheduling.policy)
     return ExplainedPlacement(decision, verdicts, scores, refusals, scheduling.left_out)
 
 

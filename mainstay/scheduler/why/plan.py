@@ -16,16 +16,18 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import COMPONENT_STATES, NODES, PLACEMENT_POLICIES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
+from mainstay.api.policy_scope import parse_scope
 from mainstay.explain.moment import Moment
 from mainstay.explain.plan.values import SIBLINGS_MAX, WaitingPods
 from mainstay.explain.why.answer import Verdict
+from mainstay.scheduler.active_policies import ActivePolicies, build_policies
 from mainstay.scheduler.cache.charge import build_unconfirmed_charge
 from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide
 from mainstay.scheduler.messages import render_message
 from mainstay.scheduler.pod_class import PodToPlace, pod_to_place
-from mainstay.scheduler.policy import DEFAULT, Policy, parse_policy
+from mainstay.scheduler.policy_class import class_under
 from mainstay.scheduler.reasons import Placed, Unschedulable
 from mainstay.scheduler.what_if import Objects
 from mainstay.scheduler.why.cures.search import find_cures
@@ -41,32 +43,33 @@ OWN_SCHEDULERS = ("", "default-scheduler", "mainstay-scheduler")
 class PlacementState:
     """What the scheduler goes by at a moment, besides the objects: makes a model for each run of a plan."""
 
-    policy: Policy
+    policies: ActivePolicies
     ghosts: Mapping[str, tuple[Object, ...]]
 
     def model(self, seed: str) -> "SchedulerModel":
-        return SchedulerModel(self.policy, self.ghosts, seed)
+        return SchedulerModel(self.policies, self.ghosts, seed)
 
 
 async def placement_plan(moment: Moment) -> PlacementState:
     policies, components = await moment.all(PLACEMENT_POLICIES), await moment.all(COMPONENT_STATES)
-    return PlacementState(_policy(policies, components), await ghosts_at(moment))
+    return PlacementState(build_policies(policies, _find_base(policies, components)), await ghosts_at(moment))
 
 
-def _policy(policies: Iterable[Object], components: Iterable[Object]) -> Policy:
-    """The one that the scheduler says it goes by."""
+def _find_base(policies: Iterable[Object], components: Iterable[Object]) -> str:
+    """The policy without a scope that the scheduler says it goes by; empty if it is not known."""
     named = {name for each in components for name in (each.get("status") or {}).get("policies") or ()}
-    found = [each for each in policies if each["metadata"]["name"] in named]
-    return parse_policy(found[0]) if len(found) == 1 else DEFAULT
+    unscoped = [each["metadata"]["name"] for each in policies if parse_scope(each) is None]
+    found = [name for name in unscoped if name in named]
+    return found[0] if len(found) == 1 else ""
 
 
 class SchedulerModel:
     """A scheduler in memory."""
 
-    def __init__(self, policy: Policy, ghosts: Mapping[str, Iterable[Object]], seed: str) -> None:
+    def __init__(self, policies: ActivePolicies, ghosts: Mapping[str, Iterable[Object]], seed: str) -> None:
         self.waiting: dict[str, Unschedulable] = {}
         """By uid, who was refused by all nodes, and why."""
-        self._policy = policy
+        self._policies = policies
         self._seed = seed
         self._columns = NodeColumns()
         self._vectors = Vectors(self._columns)
@@ -105,11 +108,13 @@ class SchedulerModel:
         found = []
         refused: dict[bytes, Unschedulable] = {}
         for uid, key, pod in self._in_order():
-            known = refused.get(pod.pod_class.key)
+            policy = self._policies.choose(pod).policy
+            pod_class = class_under(pod, policy)
+            known = refused.get(pod_class.key)
             if known is not None:
                 self.waiting[uid] = known
                 continue
-            decision = decide(self._vectors, pod, self._policy, self._seed)
+            decision = decide(self._vectors, pod, policy, self._seed)
             if isinstance(decision, Placed):
                 self._columns.assume(pod, decision.node)
                 self.waiting.pop(uid, None)
@@ -117,8 +122,8 @@ class SchedulerModel:
                 found.append((key, decision.node))
             else:
                 self.waiting[uid] = decision
-                if not pod.pod_class.spread:
-                    refused[pod.pod_class.key] = decision
+                if not pod_class.spread:
+                    refused[pod_class.key] = decision
         self._looked_at = (self._columns.version, self._came)
         return found
 
@@ -133,7 +138,8 @@ class SchedulerModel:
         there = Objects(nodes, placed, reservations, quotas, unconfirmed=tuple(self._ghosts.items()))
         found = []
         for message, (no, alike) in sorted(groups.items(), key=lambda each: (-len(each[1][1]), each[0]))[:GROUPS_MAX]:
-            verdict = judged(there, alike[0], self._policy, self._seed, no.refusals)
+            policy = self._policies.choose(pod_to_place(alike[0])).policy
+            verdict = judged(there, alike[0], policy, self._seed, no.refusals)
             found.append(
                 WaitingPods(
                     count=len(alike),
@@ -141,7 +147,7 @@ class SchedulerModel:
                     text=verdict.text,
                     message=message,
                     is_blocked=verdict.verdict is Verdict.BLOCKED,
-                    cures=find_cures(there, alike[0], self._policy, self._seed, alike[1 : SIBLINGS_MAX + 1]),
+                    cures=find_cures(there, alike[0], policy, self._seed, alike[1 : SIBLINGS_MAX + 1]),
                 )
             )
         return tuple(found)

@@ -181,7 +181,7 @@ def _some(names: Sequence[str]) -> str:
 def _numbers(refusal: Refusal) -> str:
     if refusal.wanted is None or not refusal.free:
         return ""
-    if refusal.reason is RefusalReason.SKEW_TOO_LARGE:
+    if refusal.reason in (RefusalReason.SKEW_TOO_LARGE, RefusalReason.ZONE_SKEW_TOO_LARGE):
         return f", at most {refusal.wanted} allowed, would be at least {min(refusal.free)}"
     resource = refusal.detail.rpartition("/")[2]
     left = max(*refusal.free, 0)

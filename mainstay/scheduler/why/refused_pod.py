@@ -235,6 +235,7 @@ _CAUSES: Final[Mapping[str, Cause]] = {
     RefusalReason.RESERVED_ELSEWHERE: Cause.RESERVED_ELSEWHERE,
     RefusalReason.TOPOLOGY_LABEL_MISSING: Cause.TOPOLOGY_LABEL_MISSING,
     RefusalReason.SKEW_TOO_LARGE: Cause.TOPOLOGY_SPREAD,
+    RefusalReason.ZONE_SKEW_TOO_LARGE: Cause.POLICY_SPREAD,
     RefusalReason.NO_NODES: Cause.NO_NODES,
 }
 

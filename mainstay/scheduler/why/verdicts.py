@@ -31,6 +31,8 @@ class Distance(IntEnum):
     PORT = auto()
     ROOM = auto()
     SPREAD = auto()
+    POLICY_SPREAD = auto()
+    """The pod's author did not ask for it."""
     QUOTA = auto()
     CORDON = auto()
     GHOSTS = auto()
@@ -48,10 +50,12 @@ _DISTANCES: Final[Mapping[RefusalReason, Distance]] = {
     RefusalReason.PORT_TAKEN: Distance.PORT,
     RefusalReason.INSUFFICIENT_RESOURCE: Distance.ROOM,
     RefusalReason.SKEW_TOO_LARGE: Distance.SPREAD,
+    RefusalReason.ZONE_SKEW_TOO_LARGE: Distance.POLICY_SPREAD,
     RefusalReason.ZONE_QUOTA_EXCEEDED: Distance.QUOTA,
     RefusalReason.UNSCHEDULABLE_NODE: Distance.CORDON,
     RefusalReason.HELD_BY_GHOSTS: Distance.GHOSTS,
 }
+_SKEWS: Final = (RefusalReason.SKEW_TOO_LARGE, RefusalReason.ZONE_SKEW_TOO_LARGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,8 @@ def short(each: Against) -> str:
             return "its Reservation is on another node"
         case RefusalReason.SKEW_TOO_LARGE:
             return f"maxSkew over {each.detail} exceeded"
+        case RefusalReason.ZONE_SKEW_TOO_LARGE:
+            return f"maxZoneSkew of PlacementPolicy {each.detail} exceeded"
         case RefusalReason.TOPOLOGY_LABEL_MISSING:
             return f"no label {each.detail}"
         case RefusalReason.HELD_BY_GHOSTS:
@@ -157,7 +163,7 @@ def by_reason(refusals: Sequence[Refusal], view: PodView) -> tuple[Verdicts, ...
             if (each.reason, each.detail) == (refusal.reason, refusal.detail)
         )
         numbers = ""
-        if refusal.wanted is not None and refusal.free and refusal.reason is not RefusalReason.SKEW_TOO_LARGE:
+        if refusal.wanted is not None and refusal.free and refusal.reason not in _SKEWS:
             resource = refusal.detail.rpartition("/")[2]
             most = max(max(refusal.free), 0)
             numbers = f", {amount(resource, refusal.wanted)} requested, at most {amount(resource, most)} free"
@@ -181,7 +187,7 @@ def each_node(view: PodView) -> tuple[NodeVerdict, ...]:
 def _with_numbers(each: Against) -> str:
     if each.wanted is None or each.free is None:
         return short(each)
-    if each.reason is RefusalReason.SKEW_TOO_LARGE:
+    if each.reason in _SKEWS:
         return f"{short(each)} (skew would be {each.free}, {each.wanted} allowed)"
     resource = each.detail.rpartition("/")[2]
     return f"{short(each)} ({amount(resource, each.wanted)} requested, {amount(resource, max(each.free, 0))} free)"

@@ -15,6 +15,7 @@ from mainstay.server.placement.ledger.ledger import LEDGERS
 from mainstay.server.placement.ledger.ledger_sum import LEDGER_SUM
 from mainstay.server.placement.node_commit import NodePoint
 from mainstay.server.placement.pod_commit import PodPoint
+from mainstay.server.placement.policy_commit import PolicyPoint
 from mainstay.server.placement.reservations import Claims, Expiry, ReservationPoint
 from mainstay.server.quota.quota_sums import QUOTA_SUMS
 from mainstay.server.quota.resource_quota import Quotas
@@ -70,6 +71,7 @@ def build_commit_points(store: Store, charging: Charging, shared: SharedWrites, 
         ("mainstay.dev", "Reservation"): (ReservationPoint(store, shared),),
         ("mainstay.dev", "ZoneQuota"): (ZoneQuotaPoint(store, shared),),
         ("mainstay.dev", "Hold"): (HoldPoint(clock),),
+        ("mainstay.dev", "PlacementPolicy"): (PolicyPoint(store),),
     }
 
 

@@ -294,24 +294,6 @@ def test_a_zone_limits_what_pods_request():
     ]
 
 
-def test_what_a_policy_says_changes_only_with_its_version():
-    old = {"spec": {"policyVersion": "v4", "maxZoneSkew": 2}}
-
-    assert (
-        wrong(
-            "mainstay.dev/v1",
-            "PlacementPolicy",
-            {"spec": {"policyVersion": "v4", "maxZoneSkew": 2, "active": True}},
-            old,
-        )
-        == []
-    )
-    assert wrong("mainstay.dev/v1", "PlacementPolicy", {"spec": {"policyVersion": "v5", "maxZoneSkew": 1}}, old) == []
-    assert wrong("mainstay.dev/v1", "PlacementPolicy", {"spec": {"policyVersion": "v4", "maxZoneSkew": 1}}, old) == [
-        "spec.maxZoneSkew: Forbidden: may only change together with policyVersion"
-    ]
-
-
 @pytest.mark.parametrize("kind", ["Reservation", "ZoneQuota", "PlacementPolicy", "PolicyRollout", "AdmissionPolicy"])
 @pytest.mark.parametrize("spec", ["text", 5, [], True])
 def test_a_spec_that_is_no_object_is_refused_and_breaks_nothing(kind, spec):

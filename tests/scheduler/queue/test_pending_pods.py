@@ -21,7 +21,7 @@ CURES = (Cure.NODE_ADDED, Cure.POD_REMOVED)
 
 
 def an_attempt(pod: PendingPod) -> BindAttempt:
-    setting = Setting(Origin("scheduler"), 0, (), "", ())
+    setting = Setting(Origin("scheduler"), 0, (), "")
     deciding = Deciding(setting, f"d-{pod.uid}", 1, pod.pod.namespace, pod.pod.name, pod.uid, 1, 1, 0, (), 0, ())
     bind = Bind(pod.pod.namespace, pod.pod.name, pod.uid, "n1", 5, deciding.name, deciding.name)
     return BindAttempt(pod, deciding, bind, 0, 0, 0)

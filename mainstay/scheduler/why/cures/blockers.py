@@ -36,6 +36,8 @@ class Obstacle(StrEnum):
     UNLABELLED = "unlabelled"
     """Without the label of a spread constraint."""
     SKEWED = "skewed"
+    SKEWED_BY_POLICY = "skewed by policy"
+    """The pod's own constraints are not what is in the way."""
     NO_QUOTA = "no quota"
 
 
@@ -76,6 +78,7 @@ _OBSTACLES = {
     RefusalReason.ZONE_QUOTA_EXCEEDED: Obstacle.NO_QUOTA,
     RefusalReason.TOPOLOGY_LABEL_MISSING: Obstacle.UNLABELLED,
     RefusalReason.SKEW_TOO_LARGE: Obstacle.SKEWED,
+    RefusalReason.ZONE_SKEW_TOO_LARGE: Obstacle.SKEWED_BY_POLICY,
 }
 
 

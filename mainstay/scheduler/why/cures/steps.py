@@ -82,7 +82,7 @@ class Steps:
                 yield from self._raise(blocked)
             case Obstacle.RESERVED_ELSEWHERE:
                 yield from self._release(find_reservation(self._pod))
-            case Obstacle.NO_ROOM | Obstacle.PORT_TAKEN | Obstacle.NOT_NAMED:
+            case Obstacle.NO_ROOM | Obstacle.PORT_TAKEN | Obstacle.NOT_NAMED | Obstacle.SKEWED_BY_POLICY:
                 return
 
     # The node.
