@@ -17,3 +17,9 @@ def recorded_words(record: DecisionRecord) -> tuple[str, ...]:
 
 def node_chosen(record: DecisionRecord) -> str:
     return next((each.removeprefix("node=") for each in record.reasons if each.startswith("node=")), "")
+
+
+def policy_words(record: DecisionRecord) -> str:
+    """By which policies it was decided, in which versions: ` by PlacementPolicy risk-v5@918`; empty for none."""
+    named = ", ".join(f"{each.name}@{each.revision}" for each in record.policies)
+    return f" by PlacementPolicy {named}" if named else ""

@@ -227,6 +227,36 @@ async def test_a_placement_goes_by_the_policy_in_the_version_that_applied(sim: S
         assert [await replay(cluster.journal, each, DECIDERS) for each in of_scheduler(cluster.journal)] == [SAME] * 6
 
 
+async def test_decisions_by_two_policies_are_each_replayed_by_their_own(sim: Simulation):
+    nodes = {f"{zone}{number}": NodeOptions(zone=zone) for zone in "ab" for number in range(2)}
+    async with whole_cluster(sim, nodes=nodes) as cluster:
+        for name, app, spec in (
+            ("packed", "web", {"scores": {"MostAllocated": 9}}),
+            ("level", "api", {"maxZoneSkew": 1, "filters": {"PodTopologySpread": False}}),
+        ):
+            scope = {"selector": {"matchLabels": {"app": app}}}
+            given = {"policyVersion": "1", "active": True, "scope": scope, **spec}
+            await cluster.client.create(PLACEMENT_POLICIES, {"metadata": {"name": name}, "spec": given})
+        await settled(cluster)
+        for app in ("web", "api"):
+            await cluster.client.create(DEPLOYMENTS, a_workload(app, 5))
+        await settled(cluster)
+        for name in ("packed", "level"):
+            await cluster.client.patch(PLACEMENT_POLICIES, name, "", {"spec": {"active": False}})
+        await settled(cluster)
+
+        records = of_scheduler(cluster.journal)
+        found = [await scheduling(cluster.journal, record) for record in records]
+
+        expected = {"web": ("packed", Allocation.MOST, 0, True), "api": ("level", Allocation.LEAST, 1, False)}
+        for record, each in zip(records, found, strict=True):
+            policy = each.policy
+            said = (policy.name, policy.allocation, policy.max_zone_skew, policy.enforces_spread)
+            assert said == expected[record.subject.name.partition("-")[0]]
+        assert {await replay(cluster.journal, each, DECIDERS) for each in records} == {SAME}
+        assert len(records) == 10
+
+
 async def test_ghosts_that_the_server_told_of_are_part_of_what_was_known(sim: Simulation):
     async with whole_cluster(sim, nodes={"n1": NodeOptions(capacity={"cpu": "2"})}) as cluster:
         await settled(cluster)

@@ -40,12 +40,27 @@ class Outcome:
 
 
 def decide(objects: Objects, pod: Object, policy: Policy, seed: str) -> Outcome:
-    world = _World(objects)
+    world, pod = _World(objects), under(pod, policy)
     refused = {name: frozenset(world.refusals(pod, name)) for name in world.nodes}
     feasible = sorted(name for name, reasons in refused.items() if not reasons)
     scores = world.scores(pod, feasible, policy)
     best = min(feasible, key=lambda name: (-scores[name], tie(seed, pod["metadata"]["uid"], name), name), default=None)
     return Outcome(best, scores, {name: reasons for name, reasons in refused.items() if reasons})
+
+
+def under(pod: Object, policy: Policy) -> Object:
+    """The pod as the policy has it: with one more constraint, or with hard ones turned into soft ones."""
+    constraints = [dict(each) for each in pod["spec"].get("topologySpreadConstraints") or []]
+    if not policy.enforces_spread:
+        constraints = [{**each, "whenUnsatisfiable": "ScheduleAnyway"} for each in constraints]
+    if policy.max_zone_skew and find_owner(pod):
+        bound = {"topologyKey": ZONE, "maxSkew": policy.max_zone_skew, "whenUnsatisfiable": "DoNotSchedule"}
+        constraints.append({**bound, "nodeTaintsPolicy": "Honor", "policy": policy.name})
+    return {**pod, "spec": {**pod["spec"], "topologySpreadConstraints": constraints}}
+
+
+def find_owner(pod: Object) -> str:
+    return next((each["uid"] for each in pod["metadata"].get("ownerReferences") or [] if each["controller"]), "")
 
 
 def tie(seed: str, uid: str, node: str) -> int:
@@ -163,7 +178,7 @@ class _World:
             least = 0
         itself = int(selected(pod, constraint, pod))
         if domains.get(labels[key], 0) + itself - least > constraint["maxSkew"]:
-            yield "SkewTooLarge", key
+            yield ("ZoneSkewTooLarge", constraint["policy"]) if "policy" in constraint else ("SkewTooLarge", key)
 
     def domains(self, pod: Object, constraint: Object) -> dict[str, int]:
         """Matching pods by domain, on nodes that count."""
@@ -359,6 +374,8 @@ def selected(other: Object, constraint: Object, pod: Object) -> bool:
     """Whether a spread constraint of `pod` counts another pod (or `pod` itself)."""
     if other["metadata"]["namespace"] != pod["metadata"]["namespace"] or "deletionTimestamp" in other["metadata"]:
         return False
+    if "policy" in constraint:
+        return find_owner(other) == find_owner(pod)
     labels, own = other["metadata"].get("labels") or {}, pod["metadata"].get("labels") or {}
     keys = [key for key in constraint.get("matchLabelKeys") or [] if key in own]
     selector = constraint.get("labelSelector")

@@ -54,8 +54,10 @@ def a_pod(
     deleting: bool = False,
     reservation: str = "",
     requests: Mapping[str, str] | None = None,
+    owner: str = "",
     **spec: Any,
 ) -> Object:
+    """`owner` is the uid of the ReplicaSet that controls it."""
     wanted = dict(requests or {})
     if cpu is not None:
         wanted["cpu"] = cpu
@@ -66,6 +68,9 @@ def a_pod(
         metadata["labels"] = dict(labels)
     if deleting:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    if owner:
+        reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}
+        metadata["ownerReferences"] = [reference]
     if reservation:
         metadata["annotations"] = {"mainstay.dev/reservation": reservation}
     container = {"name": "main", "resources": {"requests": wanted}, "ports": list(ports)}

@@ -71,6 +71,7 @@ def random_pod(random: Random, name: str, *, node: str = "") -> Object:
         phase=random.choice(("Running", "Running", "Running", "Succeeded")) if node else "Pending",
         deleting=bool(node) and random.random() < 0.1,
         reservation=f"r{random.randint(0, 2)}" if random.random() < 0.1 else "",
+        owner=random.choice(("", "w1", "w1", "w2")),
         **spec,
     )
 

@@ -9,7 +9,7 @@ from mainstay.api.annotations import DECISION
 from mainstay.api.kind_names import PODS
 from mainstay.api.workloads import WORKLOADS
 from mainstay.explain.fields import shown
-from mainstay.explain.placements import is_placement
+from mainstay.explain.placements import is_placement, policy_words
 from mainstay.explain.story.lines import Stale, StoryLine, StoryLink, StoryObject
 from mainstay.explain.words import RESTART, VERDICT, LineKind, LineText, made, said
 from mainstay.explain.writers import Version, Who, parse_cause
@@ -158,10 +158,11 @@ def lines_of_placement(
         "causes": (*_read(record), *causes),
     }
     if node is None:
-        return [StoryLine(what=LineKind.REFUSED, text="finds no node", details=tuple(refusals), **common)]
+        text = f"finds no node{policy_words(record)}"
+        return [StoryLine(what=LineKind.REFUSED, text=text, details=tuple(refusals), **common)]
     chosen = StoryLine(
         what=LineKind.DECIDED,
-        text=f"chooses {node} (score {values.get('score', '?')})",
+        text=f"chooses {node} (score {values.get('score', '?')}){policy_words(record)}",
         # A pod that gets a node at once is the usual thing.
         is_detail=not causes and not stale and record.attempts <= 1,
         **common,

@@ -15,7 +15,7 @@ from mainstay.api.holds import SCHEDULER, HoldScope
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
 from mainstay.api.pod_state import created_at, find_condition, parse_time_or_none
-from mainstay.explain.placements import is_placement, node_chosen
+from mainstay.explain.placements import is_placement, node_chosen, policy_words
 from mainstay.explain.rebuild import CannotRebuild
 from mainstay.explain.why.answer import AnswerSource, ChainLink, CureFound, Staleness, Verdict
 from mainstay.explain.why.case import Case
@@ -203,7 +203,7 @@ def _looked_at(records: list[DecisionRecord], now: datetime) -> tuple[ChainLink,
     tried = f"{len(records)} attempts, the last" if len(records) > 1 else "1 attempt,"
     queue = done("queue", f"{tried} {ago(moment(last.at), now)} ago after {waited:.0f} ms in the queue")
     seen = ", ".join(f"{each.kind.partition('.')[0]} {each.revision}" for each in last.view)
-    return queue, done("view", f"{last.component} had seen: {seen}", build_source(last))
+    return queue, done("view", f"{last.component} had seen: {seen}{policy_words(last)}", build_source(last))
 
 
 def _unanswered(case: Case, pod: Object, who: str, records: list[DecisionRecord]) -> Finding:
@@ -272,7 +272,8 @@ async def placed(case: Case, pod: Object) -> tuple[ChainLink, ...]:
                 ),
             )
         return (await _placed_by_others(case, pod, node),)
-    text = f"{chosen.component} chose {node}" + (f" at attempt {len(records)}" if len(records) > 1 else "")
+    text = f"{chosen.component} chose {node}{policy_words(chosen)}"
+    text += f" at attempt {len(records)}" if len(records) > 1 else ""
     try:
         placement = explained(await scheduling(case.journal, chosen, case.past))
     except CannotRebuild:

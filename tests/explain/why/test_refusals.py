@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause
-from mainstay.scheduler.policy import DEFAULT
+from mainstay.scheduler.policy import DEFAULT, Policy
 from mainstay.scheduler.reasons import Unschedulable
 from mainstay.scheduler.what_if import Objects, what_if
 from mainstay.scheduler.why.dominant_reason import Judged, judged
@@ -19,11 +19,11 @@ from tests.scheduler.objects import Object, a_node, a_pod, a_reservation, a_zone
 SSD = {"disk": "ssd"}
 
 
-def of(nodes: Sequence[Object], pod: Object, **others: Any) -> Judged:
+def of(nodes: Sequence[Object], pod: Object, policy: Policy = DEFAULT, **others: Any) -> Judged:
     objects = replace(Objects(tuple(nodes)), **others)
-    [decision] = what_if(objects, [pod], DEFAULT, "seed")
+    [decision] = what_if(objects, [pod], policy, "seed")
     assert isinstance(decision, Unschedulable)
-    return judged(objects, pod, DEFAULT, "seed", decision.refusals)
+    return judged(objects, pod, policy, "seed", decision.refusals)
 
 
 def test_a_cluster_without_nodes_says_so():
@@ -96,6 +96,17 @@ def test_a_spread_that_would_become_uneven_says_where_there_is_room_and_why_not_
     assert (found.cause, found.about, found.others) == (Cause.TOPOLOGY_SPREAD, ("a",), ())
     assert "in zone a, which has room" in found.text
     assert "zone b accepts none (insufficient cpu)" in found.text
+
+
+def test_a_skew_that_a_policy_bounds_is_told_with_the_policy():
+    nodes = [a_node("a", zone="a"), a_node("b", zone="b", cpu="1")]
+    running = (a_pod("w", owner="rs", cpu="1", node="a"), a_pod("q", cpu="1", node="b"))
+    found = of(nodes, a_pod(owner="rs", cpu="1"), Policy("risk-v5", max_zone_skew=1), pods=running)
+    assert (found.cause, found.about, found.others) == (Cause.POLICY_SPREAD, ("a",), ())
+    assert found.text == (
+        "in zone a, which has room, the pod would exceed maxZoneSkew 1 of PlacementPolicy risk-v5; "
+        "zone b accepts none (insufficient cpu)"
+    )
 
 
 def test_a_port_is_told_with_who_has_it():

@@ -27,6 +27,8 @@ POLICIES = (
     DEFAULT,
     Policy("packed", allocation=Allocation.MOST, affinity_weight=5, spread_weight=1),
     Policy("three", resources=(("cpu", 2), ("memory", 1), ("example.com/gpu", 3)), balance_weight=4, taints_weight=1),
+    Policy("level", max_zone_skew=1),
+    Policy("relaxed", max_zone_skew=2, enforces_spread=False),
 )
 
 
