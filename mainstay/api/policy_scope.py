@@ -103,7 +103,7 @@ def overlap(one: PolicyScope, other: PolicyScope) -> bool:
 def _is_satisfiable(one: LabelSelector, other: LabelSelector) -> bool:
     """Whether some labels match both selectors: key by key, because requirements are of one key each."""
     requirements = (*one.requirements, *other.requirements)
-    for key in {each.key for each in requirements}:
+    for key in dict.fromkeys(each.key for each in requirements):
         allowed: set[str] | None = None
         forbidden: set[str] = set()
         must_exist = must_be_absent = False

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="schedulerName to serve; repeatable  [default: default-scheduler, mainstay]",
 )
-@click.option("--policy", default="", metavar="NAME", help="PlacementPolicy to use if it is active")
+@click.option("--policy", default="", metavar="NAME", help="PlacementPolicy for pods in no scope")
 @component_options("scheduler")
 def scheduler(share: bool, lease: str, names: tuple[str, ...], policy: str, **common: Any) -> None:
     """Run a scheduler.

@@ -42,6 +42,7 @@ from mainstay.scenarios.owners_and_dependents import SCENARIO as OWNERS_AND_DEPE
 from mainstay.scenarios.owners_restored import SCENARIO as OWNERS_RESTORED
 from mainstay.scenarios.pending_after_rollback import SCENARIO as PENDING_AFTER_ROLLBACK
 from mainstay.scenarios.pods_come_and_go import SCENARIO as PODS_COME_AND_GO
+from mainstay.scenarios.policy_scopes import SCENARIO as POLICY_SCOPES
 from mainstay.scenarios.power_fails import SCENARIO as POWER_FAILS
 from mainstay.scenarios.progress_told import SCENARIO as PROGRESS_TOLD
 from mainstay.scenarios.promised_room import SCENARIO as PROMISED_ROOM
@@ -92,6 +93,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         PROMISED_ROOM,
         WHOSE_ROOM,
         STALE_CANDIDATE,
+        POLICY_SCOPES,
         BIND_WITHOUT_ANSWER,
         DUPLICATE_RESERVATION,
         LATE_COMMITS,

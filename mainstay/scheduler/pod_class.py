@@ -18,8 +18,7 @@ from mainstay.api.pod_resources import HostPort
 from mainstay.api.policy_scope import ScopedPod
 from mainstay.api.taints import Toleration, parse_tolerations
 from mainstay.api.well_known_labels import REGION_LABEL, ZONE_LABEL
-from mainstay.scheduler.cache.charge import CachedCharge, build_charge, find_reservation, spec_parts
-from mainstay.scheduler.cache.match_counts import WorkloadPods
+from mainstay.scheduler.cache.charge import CachedCharge, WorkloadPods, build_charge, find_reservation, spec_parts
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _memo: Memo["PodClass"] = Memo()

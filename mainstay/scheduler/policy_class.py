@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from mainstay.api.memo import Memo, encoded
 from mainstay.api.well_known_labels import ZONE_LABEL
-from mainstay.scheduler.cache.match_counts import WorkloadPods
+from mainstay.scheduler.cache.charge import WorkloadPods
 from mainstay.scheduler.pod_class import PodClass, PodToPlace, SpreadConstraint
 from mainstay.scheduler.policy import Policy
 

@@ -28,6 +28,7 @@ from tests.twins import (
     managed_fields,
     node_health,
     quotas,
+    policies,
     repair,
     scenarios,
     scheduling,
@@ -100,6 +101,10 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("racing-schedulers", ledger.releases_twice, "capacity: "),
     ("racing-schedulers", ledger.charges_without_the_ledger_check, "capacity: "),
     ("stale-candidate", ledger.forgets_to_check_the_room, "capacity: "),
+    ("policy-scopes", policies.keeps_the_first_policies_that_it_saw, "policies: "),
+    ("policy-scopes", policies.goes_by_one_policy_for_all_pods_of_a_step, "policies: "),
+    ("policy-scopes", policies.forgets_the_bound_on_skews, "policies: "),
+    ("policy-scopes", policies.does_not_wake_pods_when_policies_change, "policies: "),
     ("racing-schedulers", scheduling.keeps_the_room_of_a_refused_binding, "scheduling: "),
     # 2, 3, 4, 7: room, nodes and leaders that come and go unheard
     ("room-comes-back", scheduling.does_not_hear_that_a_node_is_gone, "scheduling: "),

@@ -13,6 +13,7 @@ import pytest
 
 from mainstay.scenarios import SCENARIOS
 from mainstay.scenarios._schedulers import SchedulingStage
+from mainstay.scenarios.policy_scopes import PolicyScopes
 from mainstay.sim.cluster.history import RequestReceived, ResponseSent, RevisionCommitted
 from mainstay.sim.run.forks import from_booted, run_in_forks
 from mainstay.sim.run.run import Booted
@@ -71,11 +72,10 @@ def refused_with(cause: bytes, booted: Booted) -> int:
 
 
 def refused_under_the_canary(booted: Booted) -> int:
-    """Stale choices that were refused after the new version of the policy was there."""
+    """Stale choices that were refused after the new version of the policy was active."""
     events = booted.world.history.events
-    canary = next(
-        (each.at_ns for each in events if isinstance(each, RevisionCommitted) and b'"v42"' in (each.value or b"")), None
-    )
+    values = [(each.at_ns, each.value or b"") for each in events if isinstance(each, RevisionCommitted)]
+    canary = next((at_ns for at_ns, value in values if b'"v42"' in value and b'"active":true' in value), None)
     return sum(
         canary is not None and each.at_ns > canary and b'"status":"Refused"' in each.body
         for each in events
@@ -86,6 +86,12 @@ def refused_under_the_canary(booted: Booted) -> int:
 def rechecked(booted: Booted) -> int:
     assert isinstance(booted.stage, SchedulingStage)
     return sum(each.counts.rechecked for each in booted.stage.schedulers.values())
+
+
+def held_to_the_bound(booted: Booted) -> int:
+    """Decisions under a policy that bounds the skew, of which all is known that their scheduler knew."""
+    assert isinstance(booted.stage, PolicyScopes)
+    return booted.stage.judged
 
 
 HAPPENS: dict[str, dict[str, Counting]] = {
@@ -103,6 +109,7 @@ HAPPENS: dict[str, dict[str, Counting]] = {
     },
     "room-comes-back": {"rechecked": rechecked},
     "cure-meanwhile": {"rechecked": rechecked},
+    "policy-scopes": {"held to the bound": held_to_the_bound},
 }
 
 

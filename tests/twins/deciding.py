@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from mainstay.scheduler.cache.change_log import ChangeLog
-from mainstay.scheduler.cache.charge import CachedCharge
+from mainstay.scheduler.cache.charge import CachedCharge, WorkloadPods
 from mainstay.scheduler.cache.class_vectors import ClassVectors
 from mainstay.scheduler.cache.domains import Domains
-from mainstay.scheduler.cache.match_counts import MatchCount, WorkloadPods
+from mainstay.scheduler.cache.match_counts import MatchCount
 from mainstay.scheduler.decide import choose
 from mainstay.scheduler.scores import balance
 

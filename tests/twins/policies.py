@@ -4,6 +4,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from mainstay.scheduler.active_policies import ActivePolicies, ChosenPolicy
+from mainstay.scheduler.cache.feed import CacheFeed
+from mainstay.scheduler.component import Scheduler
+from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.server.placement.policy_commit import PolicyPoint
 from mainstay.server.storage.commit_points import Intended, TransactionParts
 
@@ -26,3 +30,32 @@ def knows_no_ties(patch: pytest.MonkeyPatch) -> None:
 
 
 SERVER_TWINS: Sequence[Twin] = [activates_by_what_was_read, knows_no_ties]
+
+
+# In the scheduler.
+
+
+def keeps_the_first_policies_that_it_saw(patch: pytest.MonkeyPatch) -> None:
+    honest = Scheduler.current_policies
+
+    def current_policies(self: Scheduler) -> ActivePolicies:
+        return honest(self) if self._policies_seen is None else self._policies_seen[1]
+
+    patch.setattr(Scheduler, "current_policies", current_policies)
+
+
+def goes_by_one_policy_for_all_pods_of_a_step(patch: pytest.MonkeyPatch) -> None:
+    """That of whichever scope comes first."""
+
+    def choose(self: ActivePolicies, pod: PodToPlace) -> ChosenPolicy:
+        return self.scoped[0][1] if self.scoped else self.base
+
+    patch.setattr(ActivePolicies, "choose", choose)
+
+
+def forgets_the_bound_on_skews(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("mainstay.scheduler.decide.class_under", lambda pod, policy: pod.pod_class)
+
+
+def does_not_wake_pods_when_policies_change(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CacheFeed, "policy_changed", lambda self, change: None)

@@ -53,6 +53,13 @@ class CachedCharge:
         return self is other or self.key == other.key
 
 
+@dataclass(frozen=True, slots=True)
+class WorkloadPods:
+    """Stands for a selector: the pods that one owner controls, whatever their labels."""
+
+    uid: str
+
+
 def build_charge(pod: Object) -> CachedCharge:
     """What a pod takes on its node, for as long as it is there."""
     key = _key(pod)

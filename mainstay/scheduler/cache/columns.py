@@ -29,9 +29,15 @@ from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.env.invariants import broken
 from mainstay.scheduler.cache.arrays import Numbers, Rows, Truths
 from mainstay.scheduler.cache.change_log import ChangeLog
-from mainstay.scheduler.cache.charge import CachedCharge, build_charge, build_reservation_charge, changes
+from mainstay.scheduler.cache.charge import (
+    CachedCharge,
+    WorkloadPods,
+    build_charge,
+    build_reservation_charge,
+    changes,
+)
 from mainstay.scheduler.cache.label_column import LabelColumn
-from mainstay.scheduler.cache.match_counts import MatchCount, MatchCounts, WorkloadPods
+from mainstay.scheduler.cache.match_counts import MatchCount, MatchCounts
 from mainstay.scheduler.cache.node_facts import NodeFacts, find_cures, read_facts
 from mainstay.scheduler.cache.ports_in_use import PortsInUse
 from mainstay.scheduler.cache.ring import Ring, Stop, build_stop

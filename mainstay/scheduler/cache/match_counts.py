@@ -5,22 +5,14 @@ by their labels, and each different set of labels is matched once.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
 from mainstay.api.labels import LabelSelector
 from mainstay.scheduler.cache.arrays import Numbers
-from mainstay.scheduler.cache.charge import CachedCharge
+from mainstay.scheduler.cache.charge import CachedCharge, WorkloadPods
 
 _GROUPS_MAX = 50_000  # Different sets of labels remembered; then all are matched again.
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadPods:
-    """Stands for a selector: the pods that one owner controls, whatever their labels."""
-
-    uid: str
 
 
 class MatchCount:
