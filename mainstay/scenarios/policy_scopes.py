@@ -176,7 +176,8 @@ def _count_by_zone(pods: Sequence[Object], assumed: Sequence[tuple[Object, str]]
     found = dict.fromkeys(ROOM, 0)
     owner, placed = of["metadata"]["ownerReferences"][0]["uid"], {pod["metadata"]["uid"]: node for pod, node in assumed}
     for pod in pods:
-        metadata, node = pod["metadata"], pod["spec"].get("nodeName") or placed.get(pod["metadata"]["uid"])
+        metadata = pod["metadata"]
+        node = str(pod["spec"].get("nodeName") or placed.get(metadata["uid"], ""))
         is_counted = node and not is_over(pod) and "deletionTimestamp" not in metadata
         if is_counted and metadata["ownerReferences"][0]["uid"] == owner:
             found[node.removeprefix("node-")] += 1

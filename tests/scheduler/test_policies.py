@@ -239,9 +239,9 @@ async def test_pods_in_two_scopes_go_by_two_policies_and_their_records_say_which
         assert len(nodes["batch"]) == 1
         assert nodes["web"] == {"n1", "n2", "n3"} - nodes["batch"]
         for record in running.records:
-            policy = made.get(record.subject.name.partition("-")[0])
+            applied = made.get(record.subject.name.partition("-")[0])
             named = [(each.name, each.uid, str(each.revision)) for each in record.policies]
-            metadata = {} if policy is None else policy["metadata"]
+            metadata = {} if applied is None else applied["metadata"]
             assert named == ([(metadata["name"], metadata["uid"], metadata["resourceVersion"])] if metadata else [])
         assert running.scheduler.counts.disagreements == 0
         assert running.scheduler.counts.rechecked >= 18

@@ -15,7 +15,12 @@ from tests.store.fake_etcd import FakeEtcd, Faults
 
 POLICIES = "/apis/mainstay.dev/v1/placementpolicies"
 LIMIT = timedelta(hours=1)
-SCOPES = ({"namespaces": ["a"]}, {"namespaces": ["b"]}, {"tenant": "a"}, {"namespaces": ["a", "b"]})
+SCOPES: tuple[dict[str, Any], ...] = (
+    {"namespaces": ["a"]},
+    {"namespaces": ["b"]},
+    {"tenant": "a"},
+    {"namespaces": ["a", "b"]},
+)
 
 
 class Tied(AssertionError):
