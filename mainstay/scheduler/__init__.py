@@ -6,6 +6,7 @@ Deciding, which only computes:
     columns.node_changed(node, name)                 each returns which cures (reasons.Cure) the change may be
     columns.pod_changed(old, new)
     pod = pod_to_place(obj)                          pod_class.py: what matters of a pod; equal pods share a class
+    policy = policies.choose(pod).policy             active_policies.py: the PlacementPolicy with the narrowest scope
     vectors = Vectors(columns)                       cache/vectors.py: what is kept between decisions, for each class
     decision = decide(vectors, pod, policy, seed)    decide.py: Placed(node, score) or Unschedulable(refusals)
     columns.assume(pod, decision.node)               it counts there from now on, until `forget` or the bound pod comes

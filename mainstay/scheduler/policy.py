@@ -67,10 +67,12 @@ def parse_policy(placement_policy: Object) -> Policy:
         changed |= {"allocation_weight": scores[Allocation.LEAST]}
     if spec.get("resources"):
         changed |= {"resources": tuple(sorted(spec["resources"].items()))}
+    filters = spec.get("filters")
+    if isinstance(filters, dict):  # Version 0.2 stored lists of any names, without effect.
+        changed |= {"enforces_spread": filters.get(SPREAD_FILTER, True)}
     return Policy(
         name=placement_policy["metadata"]["name"],
         version=spec.get("policyVersion") or "",
         max_zone_skew=spec.get("maxZoneSkew") or 0,
-        enforces_spread=(spec.get("filters") or {}).get(SPREAD_FILTER, True),
         **changed,
     )

@@ -58,6 +58,10 @@ def test_what_a_policy_does_not_name_keeps_its_default():
     assert found == expected
 
 
+def test_filters_as_an_earlier_version_stored_them_turn_nothing_off():
+    assert parse_policy(a_policy("p", filters=["PodTopologySpread"])).enforces_spread
+
+
 def test_resources_are_what_fullness_is_measured_by():
     nodes = (a_node("cpu-left", cpu="8", memory="2Gi"), a_node("memory-left", cpu="2", memory="8Gi"))
     pod = a_pod(cpu="1", memory="1Gi")

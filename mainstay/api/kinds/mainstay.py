@@ -29,6 +29,7 @@ from mainstay.api.reservations import ReservationPhase, read_phase, reservation_
 from mainstay.api.times import parse_time
 
 _PERCENT_MAX = 100
+_SKEW_MAX = 2**31 - 1
 _PORT_MAX = 65_535
 _PORTS_MAX = 50  # Of one reservation: all of them are in the ledger of its node.
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -246,7 +247,7 @@ _PLACEMENT_POLICY = _closed(
         policyVersion=_text,
         scope=_policy_scope,
         active=_truth,
-        maxZoneSkew=_number(1),
+        maxZoneSkew=_number(1, _SKEW_MAX),
         filters=_filters,
         scores=_scores,
         resources=_resource_weights,

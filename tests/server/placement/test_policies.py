@@ -31,6 +31,7 @@ async def change(client: Client, name: str, **spec: Any) -> Any:
         ({"filters": {"PodTopologySpred": False}}, "spec.filters[PodTopologySpred]", "Unsupported value"),
         ({"filters": {"PodTopologySpread": "no"}}, "spec.filters[PodTopologySpread]", "must be of type boolean"),
         ({"maxZoneSkew": 0}, "spec.maxZoneSkew", "must be greater than or equal to 1"),
+        ({"maxZoneSkew": 2**31}, "spec.maxZoneSkew", "must be less than or equal to 2147483647"),
         ({"scope": {"namespace": "a"}}, "spec.scope.namespace", "unknown field"),
         ({"scope": {"tenant": "a", "namespaces": ["b"]}}, "spec.scope.tenant", "a tenant is a namespace"),
         ({"weights": {"cpu": 1}}, "spec.weights", "unknown field"),
