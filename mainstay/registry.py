@@ -15,6 +15,8 @@ from typing import Final, TypeVar
 
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
+    AUTOSCALERS,
+    COMPONENT_STATES,
     CONFIG_MAPS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
@@ -35,6 +37,7 @@ from mainstay.api.workloads import CONTROLLED
 from mainstay.explain.declared import EVERYTHING, Declared, declare, declared_by
 from mainstay.explain.placements import is_placement
 from mainstay.explain.registry import (
+    AutoscalerRoom,
     ContainerRoom,
     DebugRoom,
     EvictionRoom,
@@ -95,6 +98,12 @@ def _evictions() -> EvictionRoom:
 
 def _debug_of_repair() -> RepairRoom:
     from mainstay.controllers.repair import debug
+
+    return debug
+
+
+def _autoscalers() -> AutoscalerRoom:
+    from mainstay.controllers.autoscaler import debug
 
     return debug
 
@@ -169,6 +178,11 @@ _OTHERS: Final[Mapping[str, Declared]] = {
     "owner-cleanup": Declared({EVERYTHING: True}, (EVERYTHING,)),
     "pod-garbage": declare((PODS,), (NODES,), (PODS,)),
     "root-ca": declare((NAMESPACES, CONFIG_MAPS), (), (CONFIG_MAPS,)),
+    "horizontal-pod-autoscaler": declare(
+        (AUTOSCALERS,),
+        (DEPLOYMENTS, REPLICASETS, PODS, ZONE_QUOTAS, COMPONENT_STATES),
+        (AUTOSCALERS, DEPLOYMENTS, REPLICASETS),
+    ),
     "agents": declare((PODS,), (NODES, CONFIG_MAPS), (PODS, NODES, LEASES)),
     # Commit points of the server: they look at what is there at the moment of the commit.
     "admission": declare((), (RESOURCE_QUOTAS, ZONE_QUOTAS, NAMESPACES), ()),
@@ -194,6 +208,7 @@ REGISTRY: Final = Rooms(
         RegistryEntry(component="namespace", kind=NAMESPACES, why=_why("namespace"), works_on=(NAMESPACES,)),
         RegistryEntry(component="endpointslice", kind=SERVICES, why=_why("endpoints")),
         RegistryEntry(component="disruption", kind=DISRUPTION_BUDGETS, why=_why("budget")),
+        RegistryEntry(component="horizontal-pod-autoscaler", kind=AUTOSCALERS, why=_why("autoscaler")),
         RegistryEntry(component="scheduler", kind=ZONE_QUOTAS, why=_zone_quota),
         RegistryEntry(component="owner-cleanup", why=_why("garbage")),
         RegistryEntry(component="repair", why=_why("repair"), works_on=(NODES, PODS)),
@@ -207,6 +222,7 @@ REGISTRY: Final = Rooms(
     story=_story,
     pending=_pending,
     repair=_debug_of_repair,
+    autoscalers=_autoscalers,
     placement_plan=_placement_plan,
     controllers=_controllers,
     declared=_declared,

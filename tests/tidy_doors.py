@@ -29,6 +29,8 @@ DOORS: Final = {
     "api/tables": "jsonpath texts",
     # One package per workload or concern: each compares desired with observed state and corrects the difference.
     "controllers": "component metrics registry",
+    # HorizontalPodAutoscalers: scale a target by what its pods use, and by how far it has come.
+    "controllers/autoscaler": "debug loop",
     # PodDisruptionBudgets: keep their status, from which evictions are allowed or refused.
     "controllers/budget": "controller why",
     # Deployments: move pods from one template to the next, a few at a time, and keep their number.
@@ -103,8 +105,8 @@ DOORS: Final = {
     "sim": "active_faults errors",
     # What must hold in every run, whatever goes wrong in it: one checker for each promise.
     "sim/checkers": (
-        "acknowledged_writes at_most_one bound_in_time bounded budgets capacity count deadlines decoded held "
-        "job_counts namespaces observed_generations one_acting_leader orphans owned patient placed quotas "
+        "acknowledged_writes at_most_one autoscaled bound_in_time bounded budgets capacity count deadlines decoded "
+        "held job_counts namespaces observed_generations one_acting_leader orphans owned patient placed quotas "
         "recovery released reserved told watch_contract "
     ),
     # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.

@@ -18,7 +18,7 @@ Progress observedGeneration!:1:int64 desired!:2:int32 admitted!:3:int32 pending!
 ProgressAction action:1 object:2 outcome:3 at:4
 ProgressDeadline state:1 at:2
 ProgressError reason:1 message:2 at:3
-ProgressLimit stage:1 component:2 reason:3 message:4 count:5:int32
+ProgressLimit stage:1 component:2 reason:3 message:4 count:5:int32 cause:6
 ProgressReason reason:1 count:2:int32 message:3
 """,
 }

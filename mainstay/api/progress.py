@@ -66,6 +66,8 @@ class ProgressLimit(_Part, frozen=True):
     count: int
     """How many replicas stand there."""
     message: str = ""
+    cause: str = ""
+    """Another word for programs, where the reason leaves open which of several it is: `SkewTooLarge`."""
 
 
 class ProgressAction(_Part, frozen=True):

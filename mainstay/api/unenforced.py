@@ -18,7 +18,6 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
     ADMISSION_POLICIES,
     AUTOSCALERS,
-    AUTOSCALERS_V1,
     CRON_JOBS,
     CSI_DRIVERS,
     CSI_NODES,
@@ -173,8 +172,6 @@ KINDS: Final = (
     UnenforcedKind(DAEMON_SETS, f"no controller makes its pods: use a Deployment, {_OWN_CONTROLLER}"),
     UnenforcedKind(CRON_JOBS, f"no controller makes its Jobs: create a Job when it is due, {_OWN_CONTROLLER}"),
     UnenforcedKind(REPLICATION_CONTROLLERS, "no controller makes its pods: use a Deployment"),
-    UnenforcedKind(AUTOSCALERS, f"no controller scales its target: set the replicas yourself, {_OWN_CONTROLLER}"),
-    UnenforcedKind(AUTOSCALERS_V1, f"no controller scales its target: set the replicas yourself, {_OWN_CONTROLLER}"),
     UnenforcedKind(LIMIT_RANGES, "the API server neither checks nor fills in limits: set resources in every container"),
     UnenforcedKind(NETWORK_POLICIES, "nothing blocks traffic: use a firewall on the nodes"),
     UnenforcedKind(INGRESSES, f"no controller routes its traffic: {_OWN_CONTROLLER.removeprefix('or ')}"),
@@ -320,6 +317,16 @@ FIELDS: Final = (
         "volumeMounts[*].mountPropagation",
         "mounts do not propagate: mount it in each container",
         but=("None",),
+    ),
+    # Autoscalers.
+    *(
+        UnenforcedField(
+            kind=AUTOSCALERS,
+            path=f"spec.metrics[*].{name}",
+            text="the autoscaler does not read such metrics, and says so in ScalingActive: use Resource or "
+            "ContainerResource",
+        )
+        for name in ("pods", "object", "external")
     ),
     # Services.
     _service(

@@ -5,6 +5,7 @@
     job/              run pods until enough have succeeded
     pods/             what workload controllers share: adoption, names, deletion order
     endpoints/        EndpointSlices, Endpoints, and the Serving condition of pods
+    autoscaler/       scale workloads by what their pods use
     budget/           status of PodDisruptionBudgets
     progress/         the progress record of each workload
     node_health/      heartbeats, taints, eviction

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mainstay.api.holds import SCHEDULER
+from mainstay.controllers.autoscaler import loop as autoscaler
 from mainstay.controllers.budget.controller import DisruptionBudgets
 from mainstay.controllers.deployment.controller import Deployments
 from mainstay.controllers.endpoints.endpoints import Endpoints
@@ -44,6 +45,7 @@ LOOPS: Final[tuple[LoopSpec, ...]] = (
     garbage.LOOP,
     ROOT_CA,
     pod_gc.LOOP,
+    autoscaler.LOOP,
 )
 """Those that decide otherwise than per key on caches (loop/kernel.py)."""
 

@@ -23,7 +23,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.journal.record import DecisionRecord
 
 if TYPE_CHECKING:
-    from mainstay.explain.debug.view import CacheSeen, Pending, RepairView, Rollback
+    from mainstay.explain.debug.view import AutoscalerView, CacheSeen, Pending, RepairView, Rollback
     from mainstay.explain.declared import Declared
     from mainstay.explain.moment import Moment
     from mainstay.explain.plan.values import WaitingPods
@@ -183,6 +183,14 @@ class PlacementPlanRoom(Protocol):
     async def placement_plan(self, moment: "Moment") -> PlacementPlan: ...
 
 
+class AutoscalerRoom(Protocol):
+    """controllers/autoscaler/debug.py."""
+
+    def find_autoscalers(
+        self, autoscalers: Sequence[Object], kind: KindName, who: "FollowedObject"
+    ) -> "list[AutoscalerView]": ...
+
+
 class RepairRoom(Protocol):
     """controllers/repair/debug.py."""
 
@@ -217,6 +225,7 @@ class Rooms:
     story: Callable[[], StoryRoom]
     pending: Callable[[], PendingRoom]
     repair: Callable[[], RepairRoom]
+    autoscalers: Callable[[], AutoscalerRoom]
     placement_plan: Callable[[], PlacementPlanRoom]
     controllers: Callable[[KindName], tuple[str, ...]]
     """The names of the controllers of a kind."""

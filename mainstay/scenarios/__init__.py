@@ -3,6 +3,7 @@
 from typing import Final
 
 from mainstay.scenarios.always_rejected import SCENARIO as ALWAYS_REJECTED
+from mainstay.scenarios.autoscaler_and_lag import SCENARIO as AUTOSCALER_AND_LAG
 from mainstay.scenarios.back_in_time import SCENARIO as BACK_IN_TIME
 from mainstay.scenarios.bad_rollout import SCENARIO as BAD_ROLLOUT
 from mainstay.scenarios.bind_without_answer import SCENARIO as BIND_WITHOUT_ANSWER
@@ -113,6 +114,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         NAMESPACE_GOES,
         SERVICES_LEAD,
         PROGRESS_TOLD,
+        AUTOSCALER_AND_LAG,
         FRAUD_BATCH,
         REFUSED_WORK,
         BAD_ROLLOUT,

@@ -207,6 +207,7 @@ KINDS: Mapping[str, str] = {
     "endpointslices.discovery.k8s.io": "controllers/endpoints/slices.py",
     "deployments.apps": "controllers/deployment/controller.py",
     "replicasets.apps": "controllers/replicaset/controller.py",
+    "horizontalpodautoscalers.autoscaling": "controllers/autoscaler/loop.py",
     "controllerrevisions.apps": INFORMATION,
     "jobs.batch": "controllers/job/controller.py",
     "poddisruptionbudgets.policy": "controllers/budget/controller.py",

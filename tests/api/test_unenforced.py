@@ -246,7 +246,7 @@ def test_the_runner_of_a_node_is_read_from_its_status():
 
 def _render() -> list[str]:
     lines = ["| kind | field | what happens, and what to do instead |", "|---|---|---|"]
-    lines += [f"| {row.kind.kind} | | {row.text} |" for row in KINDS if row.kind != kind_names.AUTOSCALERS_V1]
+    lines += [f"| {row.kind.kind} | | {row.text} |" for row in KINDS]
     lines += [f"| {row.kind.kind} | `{row.kind.plural}/{row.name}` | {row.text} |" for row in SUBRESOURCES]
     by_text: dict[tuple[str, str], list[str]] = {}
     for row in FIELDS:

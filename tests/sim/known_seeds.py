@@ -7,6 +7,7 @@ import pytest
 
 from tests.twins import (
     agents,
+    autoscaling,
     caches,
     catalogue,
     cleanup,
@@ -27,6 +28,7 @@ from tests.twins import (
 )
 
 KNOWN_SEEDS: Final[dict[tuple[str, Callable[[pytest.MonkeyPatch], None]], int]] = {
+    ("autoscaler-and-lag", autoscaling.ignores_progress): 3,
     ("back-in-time", caches.applies_whatever_comes): 2,
     ("back-in-time", faults.believes_whatever_state_it_is_shown): 4,
     ("back-in-time", scenarios.begins_a_watch_where_it_is_itself): 4,

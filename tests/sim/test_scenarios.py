@@ -14,6 +14,7 @@ from mainstay.sim.run.scenario import Scenario
 from tests.sim.known_seeds import KNOWN_SEEDS
 from tests.twins import (
     agents,
+    autoscaling,
     caches,
     catalogue,
     cleanup,
@@ -195,6 +196,9 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("progress-told", services.writes_the_whole_status, "own fields only: "),
     ("progress-told", services.says_when_it_last_looked_at_an_error, "quiescence: "),
     ("progress-told", services.looks_at_its_pods_no_more_than_once, "progress: "),
+    # An autoscaler whose target does not get what it asks for
+    ("autoscaler-and-lag", autoscaling.ignores_progress, "autoscaled: "),
+    ("autoscaler-and-lag", autoscaling.adds_one_for_safety, "justified: "),
     # 10, 11: jobs, counted exactly
     ("each-pod-counted-once", jobs.lets_go_what_is_not_stored_as_listed, "job counts: "),
     ("each-pod-counted-once", jobs.ends_before_all_are_counted, "job counts: "),

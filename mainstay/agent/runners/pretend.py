@@ -37,6 +37,9 @@ from mainstay.env import Clock, Env
 Answer = Callable[[ContainerId, Sequence[str]], int]
 """With which code a command beside a container ends."""
 
+Load = Callable[[ContainerId], ContainerUsage]
+"""What a container that runs uses."""
+
 _WINDOW: Final = timedelta(seconds=10)
 _CPU_NANOCORES: Final = 1_000_000
 _MEMORY_BYTES: Final = 8 * 1024 * 1024
@@ -70,13 +73,14 @@ class PretendRunner:
         self._containers = PretendContainers(env.clock, _later, behave)
         self._remembers = False
         self._answer: Answer = _succeeds
+        self._load: Load = use_little
         self._changed: Callable[[str], None] | None = None
 
     @classmethod
-    def on(cls, containers: PretendContainers, env: Env, answer: Answer) -> "PretendRunner":
+    def on(cls, containers: PretendContainers, env: Env, answer: Answer, load: Load) -> "PretendRunner":
         """One for a machine that outlives it."""
         runner = cls(env)
-        runner._containers, runner._remembers, runner._answer = containers, True, answer
+        runner._containers, runner._remembers, runner._answer, runner._load = containers, True, answer, load
         return runner
 
     async def start(self) -> None:
@@ -137,11 +141,14 @@ class PretendRunner:
         return _Session(self._answer(container, command))
 
     async def usage(self) -> Usage:
-        each = ContainerUsage(_CPU_NANOCORES, _MEMORY_BYTES)
         running = {
-            id_: each for uid in self.pods() for id_, state in self.instances(uid).items() if isinstance(state, Running)
+            id_: self._load(id_)
+            for uid in self.pods()
+            for id_, state in self.instances(uid).items()
+            if isinstance(state, Running)
         }
-        node = ContainerUsage(_CPU_NANOCORES * len(running), _MEMORY_BYTES * len(running))
+        used = running.values()
+        node = ContainerUsage(sum(each.cpu_nanocores for each in used), sum(each.memory_bytes for each in used))
         return Usage(self._clock.wall(), _WINDOW, node, running)
 
     async def hold_until(self, monotonic_ns: int, stopping: timedelta) -> None:
@@ -204,6 +211,10 @@ def _state_in(said: Mapping[str, Any]) -> State | None:
 
 def _moment(text: str | None) -> datetime:
     return times.parse_time(text or "1970-01-01T00:00:00Z")
+
+
+def use_little(container: ContainerId) -> ContainerUsage:
+    return ContainerUsage(_CPU_NANOCORES, _MEMORY_BYTES)
 
 
 def _succeeds(container: ContainerId, command: Sequence[str]) -> int:

@@ -45,6 +45,7 @@ class Holdup:
     reason: str
     message: str = ""
     verdict: ProgressVerdict = ProgressVerdict.PROGRESSING
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,8 @@ def _queued(pod: Object) -> Holdup:
     if said.get("status") != "False":
         return Holdup(PodStage.SCHEDULED, "scheduler", "Queued")
     reason, message = str(said.get("reason") or "Unschedulable"), str(said.get("message") or "")
-    return Holdup(PodStage.SCHEDULED, "scheduler", reason, message[:MESSAGE_LENGTH_MAX], ProgressVerdict.WAITING)
+    message, cause = message[:MESSAGE_LENGTH_MAX], str(said.get("cause") or "")
+    return Holdup(PodStage.SCHEDULED, "scheduler", reason, message, ProgressVerdict.WAITING, cause)
 
 
 def _starting(pod: Object) -> Holdup:
@@ -162,7 +164,8 @@ def find_limit(holdups: Sequence[Holdup]) -> tuple[ProgressLimit, ProgressVerdic
         reasons[each.reason] = reasons.get(each.reason, 0) + 1
     # The gravest, and of those the one of most pods: a crash says more than a start that is under way.
     worst = max(here, key=lambda each: (_GRAVITY.index(each.verdict), reasons[each.reason]))
-    return ProgressLimit(stage, worst.component, worst.reason, counts[stage], worst.message), worst.verdict
+    limit = ProgressLimit(stage, worst.component, worst.reason, counts[stage], worst.message, worst.cause)
+    return limit, worst.verdict
 
 
 _GRAVITY: Final = (

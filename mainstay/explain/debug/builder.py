@@ -17,7 +17,7 @@ import msgspec
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import COMPONENT_STATES, PODS
+from mainstay.api.kind_names import AUTOSCALERS, COMPONENT_STATES, PODS
 from mainstay.api.progress import read_progress
 from mainstay.explain.debug.conclusion import command, concluded
 from mainstay.explain.debug.view import (
@@ -153,6 +153,7 @@ class _Joining:
         holds = await holds_on(moment, self._rooms, self._kind, self._who.name, self._who.namespace)
         generation = metadata.get("generation") or 0
         repair = self._rooms.repair().find_repair(states, self._kind, self._who, generation)
+        autoscalers = self._rooms.autoscalers().find_autoscalers(await moment.all(AUTOSCALERS), self._kind, self._who)
         limit = progress.limited_by if progress is not None else None
         observed = status.get("observedGeneration")
         seen = int(observed) if observed is not None else generation
@@ -180,6 +181,7 @@ class _Joining:
             caches=tuple(caches),
             writers=tuple(self._writers()),
             repair=repair,
+            autoscalers=tuple(autoscalers),
             conditions=tuple(self._conditions(generation)),
             holds=held,
             gaps=tuple(str(gap) for gap in gaps),

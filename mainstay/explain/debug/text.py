@@ -59,6 +59,9 @@ def _body(view: DebugView, *, is_wide: bool) -> Iterator[Fact]:
     for writer in view.writers if is_wide else view.writers[:4]:
         reason = f": {writer.who.reason}" if writer.who.reason else ""
         yield _line(f"{writer.who.name} wrote", f"{writer.text} @{writer.revision}{reason}")
+    for scaler in view.autoscalers:
+        size = f"{scaler.name} wants {scaler.desired}, there are {scaler.current}"
+        yield _line("autoscaler reason", f"{scaler.reason} ({size}){f': {scaler.message}' if scaler.message else ''}")
     if view.repair is not None:
         repair = view.repair
         of = f", observedGeneration={repair.observed_generation}" if repair.observed_generation else ""

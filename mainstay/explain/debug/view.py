@@ -135,6 +135,17 @@ class RepairView(AnswerPart, frozen=True, kw_only=True):
     """It is about the generation that is wanted now."""
 
 
+class AutoscalerView(AnswerPart, frozen=True, kw_only=True):
+    """What an autoscaler wants of the workload, and why."""
+
+    name: str
+    current: int
+    desired: int
+    reason: str
+    """Of the condition that says most: `LimitedByQuota`, `ValidMetricFound`, `FailedGetResourceMetric`."""
+    message: str = ""
+
+
 class ConditionView(AnswerPart, frozen=True, kw_only=True):
     type: str
     status: str
@@ -173,6 +184,7 @@ class DebugView(AnswerPart, frozen=True, kw_only=True):
     caches: tuple[CacheSeen, ...] = ()
     writers: tuple[Writer, ...] = ()
     repair: RepairView | None = None
+    autoscalers: tuple[AutoscalerView, ...] = ()
     conditions: tuple[ConditionView, ...] = ()
     holds: tuple[HoldView, ...] = ()
     gaps: tuple[str, ...] = ()

@@ -110,6 +110,7 @@ class Cause(StrEnum):
     NODE_NOT_READY = "NodeNotReady"
     NODE_FENCED = "NodeFenced"
     AGENT_SILENT = "AgentSilent"
+    METRICS_MISSING = "MetricsMissing"
     CRASH_LOOP = "CrashLoop"
     CONTAINER_FAILED = "ContainerFailed"
     READINESS_PROBE_FAILING = "ReadinessProbeFailing"
@@ -417,6 +418,11 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
             Cause.AGENT_SILENT,
             "The pod is bound, but the agent of its node has not acknowledged it.",
             "Check the agent and its connection to the API server.",
+        ),
+        (
+            Cause.METRICS_MISSING,
+            "An autoscaler does not get the metrics that it scales by.",
+            "Set requests in every container, and check with `kubectl top pods` what agents measure.",
         ),
         (
             Cause.CRASH_LOOP,

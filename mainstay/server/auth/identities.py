@@ -37,6 +37,7 @@ CONTROLLER_USERS: Final = tuple(
         "endpoint-slice",
         "endpoints",
         "holds",
+        "horizontal-pod-autoscaler",
         "job",
         "job-progress",
         "namespace",

@@ -161,6 +161,7 @@ _CLUSTER_ROLES: Final = {
         list,watch core configmaps = kube-root-ca.crt
         list,watch core serviceaccounts = default
         list,watch apps deployments replicasets statefulsets
+        list,watch autoscaling horizontalpodautoscalers
         list,watch batch jobs
         list,watch discovery.k8s.io endpointslices
         list,watch policy poddisruptionbudgets
@@ -228,6 +229,16 @@ _CONTROLLER_ROLES: Final = {
     "holds": """
         delete,get,list mainstay.dev holds
         patch mainstay.dev holds/status
+    """,
+    # Whatever has a scale can be its target.
+    "horizontal-pod-autoscaler": """
+        get,list autoscaling horizontalpodautoscalers
+        patch autoscaling horizontalpodautoscalers/status
+        get apps deployments replicasets
+        get,patch * */scale
+        list core pods
+        list metrics.k8s.io pods
+        list mainstay.dev componentstates zonequotas
     """,
     "node-health": """
         patch core nodes nodes/status pods/status

@@ -7,6 +7,7 @@ where a component sees to it, such as that orphans go in the end where repair ru
 from mainstay.sim.checkers import Checker
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.at_most_one import AtMostOne
+from mainstay.sim.checkers.autoscaled import AutoscaledWithinProgress
 from mainstay.sim.checkers.bounded import BoundedAmplification
 from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.checkers.component_rights import ComponentRights
@@ -27,6 +28,7 @@ def always() -> list[Checker]:
         Reserved(),
         AtMostOne(may_fail=True),
         BoundedAmplification(),
+        AutoscaledWithinProgress(),
         Recovery(),
         ObservedGenerations(()),
         ComponentRights(),

@@ -3,8 +3,8 @@
 A set never has more pods that run, or are going to, than were wanted of it at some moment of the last while; and the
 sets of a Deployment together never want more than it did in that while, with its surge. (`WHILE` is longer than any
 delay that faults make: who decides may know only what was wanted then.) And a pod that has failed is not replaced again
-and again: in any minute at most `FAILED_MAX` fail for each that is wanted. There is no autoscaler yet; when there is
-one, what it wants is a number of replicas, and its own bound belongs here.
+and again: in any minute at most `FAILED_MAX` fail for each that is wanted. What the autoscaler wants has a bound of its
+own (autoscaled.py).
 
 Judged by what was committed. For a while after the store was put back to a backup nothing is: what was wanted and is
 undone may still be acted upon.

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from mainstay.agent.runner import ContainerId, ContainerSpec, Exited, State
-from mainstay.agent.runners.pretend import Answer, PretendRunner
+from mainstay.agent.runners.pretend import Answer, Load, PretendRunner, use_little
 from mainstay.agent.runners.pretend_containers import Behave, Behaviour, PretendContainers
 from mainstay.env import Env
 from mainstay.env.machine import MachineFacts
@@ -32,6 +32,8 @@ class SimMachine:
         """How each container turns out that is begun from now on."""
         self.answer: Answer = _succeeds
         """What commands beside containers end with."""
+        self.load: Load = use_little
+        """What each container uses that runs."""
         self._sim = sim
         self._history = history
         self._began: dict[ContainerId, None] = {}
@@ -39,7 +41,9 @@ class SimMachine:
 
     def runner(self, env: Env) -> PretendRunner:
         """For one incarnation of the agent."""
-        return PretendRunner.on(self.containers, env, lambda id_, command: self.answer(id_, command))
+        return PretendRunner.on(
+            self.containers, env, lambda id_, command: self.answer(id_, command), lambda id_: self.load(id_)
+        )
 
     def reboot(self) -> None:
         """Reboot the machine: nothing runs any more. The caller has to crash and start the agent."""

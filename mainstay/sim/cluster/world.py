@@ -18,6 +18,7 @@ Each program is on a host of its own name and has a token of its own, so everybo
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextvars import Context
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -26,6 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from mainstay.agent.agent import Agent
 from mainstay.agent.fleet import PretendSettings, build_settings
 from mainstay.agent.runners.pretend import choose_behaviour
+from mainstay.agent.serve.server import AgentServing
 from mainstay.agent.settings import AgentSettings
 from mainstay.client.client import Client
 from mainstay.client.config import Config
@@ -72,6 +74,7 @@ from mainstay.store.log import LogRow
 __all__ = ["HEARTBEATS", "STORE", "KeptLog", "NotQuiet", "World"]
 
 PORT: Final = 6443
+AGENT_PORT: Final = 10250
 DRAIN_WITHIN: Final = timedelta(seconds=10)
 BOOT_WITHIN: Final = timedelta(minutes=5)
 CALM: Final = timedelta(seconds=10)
@@ -174,20 +177,30 @@ class World:
         program = self.programs[name] = Program(self.sim, name, main, self._tell, versions=versions)
         return program
 
-    def add_node(self, name: str, settings: PretendSettings | AgentSettings | None = None) -> Program:
+    def add_node(
+        self, name: str, settings: PretendSettings | AgentSettings | None = None, *, serves: bool = False
+    ) -> Program:
         """A node: a machine, with containers that outlive the agent, and the agent. With `AgentSettings` of its own it
-        does all that an agent does; otherwise pods need no command, and have no volumes and probes."""
+        does all that an agent does; otherwise pods need no command, and have no volumes and probes. If it `serves`,
+        API servers can ask the agent what is used there."""
         number = len(self.machines)
         given = settings or PretendSettings()
         machine = self.machines[name] = SimMachine(self.sim, name, self.history)
         if isinstance(given, PretendSettings):
             machine.behave = choose_behaviour(self.sim.env(name), given.delays, given.failure_rate)
             given = build_settings(name, number, given)
+        if serves:
+            given = replace(given, serving_port=AGENT_PORT, host_address=self.sim.network.host(name).address)
         told = given
 
         async def main(env: Env) -> None:
             async with self.client_for(name, env) as client:
-                await Agent(client, env, machine.runner(env), told, machine, recorder=self.recorder).run()
+                runner = machine.runner(env)
+                agent = Agent(client, env, runner, told, machine, recorder=self.recorder)
+                if told.serving_port:
+                    serving = await AgentServing.start(env, "0.0.0.0", told.serving_port)
+                    serving.serve(name, agent, runner)
+                await agent.run()
 
         return self.add_program(name, main, user=identities.build_node_user(name))
 

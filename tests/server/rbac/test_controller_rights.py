@@ -23,6 +23,8 @@ ORDINARY: Final = [name for name in NAMES if name not in REACH_ALL]
 READS: Final = ("get", "list", "watch")
 WRITES: Final = ("create", "update", "patch", "delete", "deletecollection")
 BESIDE: Final = {
+    # Its targets are of any kind: it writes their scale, and reads the metrics of their pods, which no store has.
+    "horizontal-pod-autoscaler": ["get *.*/scale", "list pods.metrics.k8s.io", "patch *.*/scale"],
     "node-health": ["create events"],
     "repair": [
         "create componentstates.mainstay.dev",
@@ -36,8 +38,8 @@ BESIDE: Final = {
     ],
 }
 """What is no decision about an object: Events, what the loop says of itself, and what it asks the server to do."""
-SILENT: Final = {"endpoints": ["services"]}
-"""Of the kind that it looks after it writes not even the status."""
+SILENT: Final = {"endpoints": ["services"], "horizontal-pod-autoscaler": ["deployments.apps", "replicasets.apps"]}
+"""Of the kind that it looks after it writes not even the status; of its targets only the scale."""
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""HorizontalPodAutoscalers: scale a target by what its pods use, and by how far it has come."""

@@ -1,0 +1,288 @@
+"""Load rises and falls while the scheduler lags, a quota is exhausted or a topology is full; the autoscaler waits.
+
+The real autoscaler, controllers, scheduler and agents; the agents tell what the containers use, which share the load.
+More replicas than can run do not help: while the progress record says that those asked for already are kept back
+elsewhere, the autoscaler must not ask for more (checkers/autoscaled.py), and never for more than what the agents have
+told justifies. When all is healed it asks for exactly what the load needs. (SPEC F5, T1)
+"""
+
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+from math import ceil
+from typing import Final
+
+import msgspec
+
+from mainstay.agent.fleet import PretendSettings
+from mainstay.agent.runner import ContainerId, ContainerUsage, Running
+from mainstay.api.kind import Object
+from mainstay.api.kind_names import AUTOSCALERS, DEPLOYMENTS, NODES, RESOURCE_QUOTAS
+from mainstay.api.well_known_labels import ZONE_LABEL
+from mainstay.client.client import Client
+from mainstay.controllers.autoscaler.loop import LOOP as AUTOSCALER
+from mainstay.controllers.component import Controllers
+from mainstay.controllers.registry import CONTROLLERS
+from mainstay.env import Env, tasks
+from mainstay.loop.component import ComponentSettings
+from mainstay.loop.fencing import LeaseTimes
+from mainstay.scenarios._agents import CALM, SILENCE
+from mainstay.scenarios._stages import LEASE, NAMESPACE, UserStage
+from mainstay.scheduler.component import Scheduler, SchedulerSettings
+from mainstay.server.auth import identities
+from mainstay.sim.checkers import Violated
+from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
+from mainstay.sim.checkers.autoscaled import DECISIONS
+from mainstay.sim.checkers.capacity import CapacityChecker
+from mainstay.sim.cluster.history import Event, RequestReceived, RevisionCommitted
+from mainstay.sim.cluster.world import World
+from mainstay.sim.run.scenario import Scenario
+
+NAME: Final = "web"
+SCHEDULER: Final = "scheduler-1"
+PROGRAM: Final = "controllers-1"
+ZONES: Final = {"node-a": "a", "node-b": "b", "node-c": "c"}
+BLOCKED_ZONE: Final = "node-c"
+LEAST, MOST = 2, 12
+PERCENT: Final = 50
+CORE: Final = 10**9
+PER_POD: Final = CORE * PERCENT // 100
+"""What a pod should use: half of the core that it requests. It can use the whole."""
+LOADS: Final = tuple(number * CORE // 2 for number in (1, 2, 3, 4, 6, 8, 10))
+LOAD_AT_END: Final = 3 * CORE
+TOLD_WITHIN: Final = timedelta(seconds=60)
+"""How old what an agent has told may be when a decision is committed that goes by it."""
+QUOTA: Final = "few-pods"
+CHECK: Final = "justified"
+_TICK: Final = timedelta(milliseconds=200)
+_PODS_PREFIX: Final = "core/pods/"
+_KEY: Final = f"apps/deployments/{NAMESPACE}/{NAME}"
+_CAPACITY: Final = {"cpu": "6", "memory": "16Gi"}
+_NODE_LEASE: Final = LeaseTimes(duration=timedelta(seconds=40), renew_every=timedelta(seconds=10))
+_MEMORY: Final = 1024**2
+_decode = msgspec.json.Decoder(Object).decode
+
+
+class AutoscalerAndLag(UserStage):
+    turn_every = timedelta(seconds=6)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.load = CORE
+        """What all containers of the workload have to do together, in billionths of a core."""
+        self.blocks: dict[str, None] = {}
+        self._told: dict[str, deque[tuple[int, int]]] = {name: deque() for name in ZONES}
+        """By node: when its agent was asked, and what its containers used."""
+        self._asked: dict[int, None] = {}
+        self._violation: Violated | None = None
+        for name, zone in ZONES.items():
+            settings = PretendSettings(labels={ZONE_LABEL: zone}, capacity=_CAPACITY, lease=_NODE_LEASE)
+            world.add_node(name, settings, serves=True)
+            world.machines[name].load = self._make_load(name)
+        # It lags when the user says so, and otherwise works: a crash would open a watch that is not held.
+        world.add_program(SCHEDULER, self._schedule, user=identities.SCHEDULER, is_spared=True)
+        world.add_program(PROGRAM, self._look_after, user=identities.CONTROLLERS)
+        self._expected += 1
+        self.scheduler: Scheduler | None = None
+        world.history.subscribe(self._saw)
+
+    # What containers use.
+
+    def _make_load(self, node: str) -> Callable[[ContainerId], ContainerUsage]:
+        def find_usage(container: ContainerId) -> ContainerUsage:
+            used, now_ns = self._share(), self.world.sim.loop.time_ns()
+            told = self._told[node]
+            if told and told[-1][0] == now_ns:
+                told[-1] = (now_ns, told[-1][1] + used)
+            else:
+                told.append((now_ns, used))
+            return ContainerUsage(used, _MEMORY)
+
+        return find_usage
+
+    def _share(self) -> int:
+        """What one of the containers that run uses."""
+        running = sum(
+            isinstance(state, Running)
+            for machine in self.world.machines.values()
+            for uid in machine.containers.pods()
+            for state in machine.containers.instances(uid).values()
+        )
+        return min(CORE, self.load // max(running, 1))
+
+    def _find_justified(self) -> int:
+        """How many replicas what the agents have told lately is enough for, at most."""
+        since = self.world.sim.loop.time_ns() - TOLD_WITHIN // timedelta(microseconds=1) * 1000
+        total = 0
+        for told in self._told.values():
+            while told and told[0][0] < since:
+                told.popleft()
+            total += max((used for _, used in told), default=0)
+        return ceil(total / PER_POD)
+
+    def _saw(self, event: Event) -> None:
+        if isinstance(event, RequestReceived) and event.decision.startswith(DECISIONS):
+            self._asked[event.request] = None
+        if isinstance(event, RevisionCommitted) and event.key == _KEY and event.request in self._asked:
+            if event.value is None or event.previous is None:
+                return
+            before, after = (_decode(each)["spec"]["replicas"] for each in (event.previous, event.value))
+            justified = max(self._find_justified(), LEAST)
+            if after > before and after > justified:
+                text = f"{after} replicas are asked for, {justified} would do"
+                self._violation = self._violation or Violated(CHECK, text, [event])
+
+    # As a stage.
+
+    async def prepare(self, client: Client) -> None:
+        await client.create(DEPLOYMENTS, a_workload())
+        await client.create(AUTOSCALERS, an_autoscaler())
+
+    async def ready(self) -> None:
+        await super().ready()
+        while self.scheduler is None or not self.scheduler.is_deciding:
+            await tasks.sleep(_TICK)
+        while len(self.world.machines) > sum(bool(told) for told in self._told.values()) and self._share() == 0:
+            await tasks.sleep(_TICK)
+        await tasks.sleep(timedelta(seconds=40))
+
+    async def turn(self, client: Client) -> None:
+        if self._is_over:
+            return  # Meanwhile all was put in order, and stays so.
+        match self.choose("what", 5):
+            case 0:
+                await self._switch(client, "scheduler")
+            case 1:
+                await self._switch(client, "quota")
+            case 2:
+                await self._switch(client, "topology")
+            case _:
+                self.load = LOADS[self.choose("load", len(LOADS))]
+        if "scheduler" in self.blocks:
+            hold_pod_watch(self.world)  # Also one that was opened again.
+
+    async def _switch(self, client: Client, block: str) -> None:
+        """Begin to block in this way, or end it."""
+        if block in self.blocks:
+            await self._unblock(client, block)
+            return
+        if block == "scheduler":
+            hold_pod_watch(self.world)
+        elif block == "quota":
+            pods = len((await self.world.store.range(_PODS_PREFIX)).entries)
+            spec = {"hard": {"pods": str(max(pods, LEAST))}}
+            await client.create(RESOURCE_QUOTAS, {"metadata": {"name": QUOTA, "namespace": NAMESPACE}, "spec": spec})
+        else:
+            await client.patch(NODES, BLOCKED_ZONE, "", {"spec": {"unschedulable": True}})
+        self.blocks[block] = None
+
+    async def _unblock(self, client: Client, block: str) -> None:
+        if block == "scheduler":
+            release_pod_watch(self.world)
+        elif block == "quota":
+            await client.delete(RESOURCE_QUOTAS, QUOTA, NAMESPACE)
+        else:
+            await client.patch(NODES, BLOCKED_ZONE, "", {"spec": {"unschedulable": None}})
+        self.blocks.pop(block)
+
+    async def finish(self) -> None:
+        await super().finish()
+        self.load = LOAD_AT_END
+        release_pod_watch(self.world)
+        async with self.world.client_for("user", self.world.sim.env("heal")) as client:
+            for block in list(self.blocks):
+                await self._unblock(client, block)
+
+    async def check(self) -> None:
+        if self._violation is not None:
+            raise self._violation
+        entry = await self.world.store.get(_KEY)
+        replicas = _decode(entry.value)["spec"]["replicas"] if entry is not None else 0
+        needed = ceil(LOAD_AT_END / PER_POD)
+        if abs(replicas - needed) > 1:
+            text = f"the load needs {needed} replicas at the end, but {replicas} are asked for"
+            said = await self.world.store.get(f"autoscaling/horizontalpodautoscalers/{NAMESPACE}/{NAME}")
+            raise Violated(CHECK, f"{text}: {_decode(said.value).get('status') if said is not None else ''}")
+
+    # Programs.
+
+    async def _schedule(self, env: Env) -> None:
+        async with self.world.client_for(SCHEDULER, env) as client:
+            settings = SchedulerSettings(lease_name="")
+            self.scheduler = Scheduler(client, env, instance=SCHEDULER, settings=settings, recorder=self.world.recorder)
+            await self.scheduler.run()
+
+    async def _look_after(self, env: Env) -> None:
+        async with self.world.client_for(PROGRAM, env) as client:
+            component = self.components[PROGRAM] = Controllers(
+                client,
+                env,
+                instance=PROGRAM,
+                controllers=CONTROLLERS,
+                loops=(AUTOSCALER,),
+                settings=ComponentSettings(lease=LEASE),
+                recorder=self.world.recorder,
+            )
+            await component.run()
+
+
+def hold_pod_watch(world: World) -> None:
+    """From now on the scheduler hears nothing of pods, until `release_pod_watch`."""
+    for gate in world.gates.values():
+        for tap in gate.taps.values():
+            if tap.who == SCHEDULER and tap.prefix == _PODS_PREFIX:
+                tap.hold()
+
+
+def release_pod_watch(world: World) -> None:
+    for gate in world.gates.values():
+        for tap in list(gate.taps.values()):
+            if tap.who == SCHEDULER and tap.prefix == _PODS_PREFIX:
+                tap.release()
+
+
+def a_workload() -> Object:
+    labels = {"app": NAME}
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": ZONE_LABEL,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": labels},
+    }
+    container = {"name": "main", "image": "web:1", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 2, "topologySpreadConstraints": [spread]}
+    return {
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "spec": {
+            "replicas": LEAST,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+def an_autoscaler() -> Object:
+    target = {"type": "Utilization", "averageUtilization": PERCENT}
+    return {
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME},
+            "minReplicas": LEAST,
+            "maxReplicas": MOST,
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 30}},
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+        },
+    }
+
+
+SCENARIO: Final = Scenario(
+    name="autoscaler-and-lag",
+    about="While replicas are kept back by placement, quota or a scheduler that lags, the autoscaler asks for no more.",
+    make=AutoscalerAndLag,
+    checkers=lambda: [CapacityChecker(), AcknowledgedWrites()],
+    faults=("watch-repeat", "watch-disconnect", "latency", "request-lost", "answer-lost", "crash"),
+    lasts=timedelta(minutes=2),
+    calm=CALM,
+    silence=SILENCE,
+    ids=("F5", "T1"),
+)
