@@ -310,7 +310,8 @@ def _read_sample(metrics: Object) -> UsageSample:
 
 def _decide(view: View, known: AutoscalerInput) -> list[Decided]:
     """The writes of one look, from what it read."""
-    pods = view.all(PODS) if PODS in view.kinds else []
+    # A rebuilt view knows kinds by their texts alone.
+    pods = [pod for kind in view.kinds if kind.text == PODS.text for pod in view.all(kind)]
     plan = decide(known, pods)
     actions = [describe_write("patch", AUTOSCALERS, view.subject, "status", build_status(known, plan))]
     if plan.replicas is not None and known.target is not None:
