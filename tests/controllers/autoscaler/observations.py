@@ -18,7 +18,6 @@ from mainstay.journal.record import micros
 Object = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CORE = 10**9
-COMPLETE: Object = {"verdict": "complete"}
 
 
 def a_progress(desired: int, ready: int, *, generation: int = 1, **more: Any) -> Object:
@@ -34,7 +33,8 @@ def a_limit(stage: str, reason: str, *, component: str = "scheduler", cause: str
 
 def a_target(replicas: int, *, ready: int | None = None, limit: Object | None = None, **more: Any) -> ScaleTarget:
     found = replicas if ready is None else ready
-    progress = a_progress(replicas, found, **({} if limit is None else {"limitedBy": limit}))
+    limited: Object = {} if limit is None else {"limitedBy": limit}
+    progress = a_progress(replicas, found, **limited)
     given: Object = {"has_record": True, "generation": 1, "observed_generation": 1, "progress": progress, **more}
     return ScaleTarget(DEPLOYMENTS, ObjectKey("default", "web"), "7", replicas, found, "app=web", **given)
 

@@ -4,6 +4,8 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import AUTOSCALERS, DEFINITIONS, DEPLOYMENTS, RESOURCE_QUOTAS
 from mainstay.api.pod_state import find_condition
@@ -21,6 +23,8 @@ from mainstay.registry import REGISTRY, load_deciders
 from mainstay.scenarios.autoscaler_and_lag import CORE, NAME, AutoscalerAndLag
 from mainstay.sim.cluster.world import World
 from mainstay.sim.simulation import Simulation
+
+pytestmark = pytest.mark.slow
 
 Object = dict[str, Any]
 NAMESPACE = "default"
