@@ -178,6 +178,8 @@ INNER_DOORS: Final = {
     "server/node_proxy": "agents handlers",
     # Where placement becomes true: binding, reservations, the ledger of each node, eviction.
     "server/placement": "handlers ledger.refusals placement",
+    # Admission policies: rules in CEL that users write, followed by every API server and evaluated with each write.
+    "server/policies": "admission_policies matching policy_review policy_set",
     # ResourceQuotas and ZoneQuotas: charged in the transaction of the write that uses them.
     "server/quota": "quota_sums resource_quota status zone_quota",
     # Roles and who has them: evaluated, guarded against escalation, and the ones that every cluster begins with.

@@ -60,7 +60,8 @@ ALLOWED_IMPORTS: Final = {
     "journal": ("env", "api"),
     "store": ("env",),
     "http": ("env", "api"),
-    "server": ("env", "api", "journal", "store", "http"),
+    "cel": (),
+    "server": ("env", "api", "journal", "store", "http", "cel"),
     "client": ("env", "api", "journal"),
     "loop": ("env", "api", "journal", "client"),
     # explain has the frame. What is known about a kind is beside who acts on it, and registry.py lists these rooms.
@@ -75,7 +76,7 @@ ALLOWED_IMPORTS: Final = {
 }
 
 # Packages that others build on: what lies directly in them, outside their rooms, is open to all who may import them.
-LIBRARIES: Final = ("env", "api", "journal", "client", "loop")
+LIBRARIES: Final = ("env", "api", "cel", "journal", "client", "loop")
 
 # What is itself between Mainstay and the machine: under simulation something else takes the place of all of it.
 SEAMS_BESIDE_ENV: Final = ("mainstay/agent/runners/process/",)

@@ -25,6 +25,8 @@ DECISION: Final = "mainstay.dev/decision"
 TRACE: Final = "mainstay.dev/trace"
 GENERATION: Final = "mainstay.dev/generation"
 REVISION: Final = "mainstay.dev/revision"
+POLICIES: Final = "mainstay.dev/policies"
+"""The admission policies that have refused the request: name, uid and revision of each."""
 
 # Of Kubernetes:
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"

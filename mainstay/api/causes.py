@@ -26,6 +26,8 @@ SERVICE_ACCOUNT_NOT_FOUND: Final = "ServiceAccountNotFound"
 """A pod names a service account that does not exist (403)."""
 POD_SECURITY_VIOLATED: Final = "PodSecurityViolated"
 """A pod does what the level of its namespace does not allow (403)."""
+ADMISSION_POLICY_VIOLATED: Final = "AdmissionPolicyViolated"
+"""An admission policy denies the write (403, 422, …). The message names it."""
 DISRUPTION_BUDGET: Final = "DisruptionBudget"
 """A PodDisruptionBudget does not allow the eviction. Kubernetes' word."""
 QUOTA_EXCEEDED: Final = "QuotaExceeded"
@@ -61,13 +63,14 @@ class BindingCause(StrEnum):
 def find_cause(status: int, reason: str, details: Mapping[str, Any] | None) -> str:
     """The code of a refusal: its first cause, or where it has none the reason of its Status.
 
-    What is invalid has a cause for each field, none of which says more about the whole than `Invalid`.
+    What is invalid has a cause for each field, none of which says more about the whole than `Invalid`; unless an
+    admission policy says so.
     """
     said = details or {}
     causes = said.get("causes")
-    if status != 422 and isinstance(causes, list) and causes and isinstance(causes[0], dict):
+    if isinstance(causes, list) and causes and isinstance(causes[0], dict):
         code = str(causes[0].get("reason") or "")
-        if code:
+        if code and (status != 422 or code == ADMISSION_POLICY_VIOLATED):
             return code
     if status == 404 and said.get("kind") == "namespaces":
         return NAMESPACE_NOT_FOUND

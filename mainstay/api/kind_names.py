@@ -65,6 +65,12 @@ RESOURCE_CLAIM_TEMPLATES: Final = KindName(
     "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", True
 )
 RESOURCE_SLICES: Final = KindName("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", False)
+VALIDATING_ADMISSION_POLICIES: Final = KindName(
+    "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", False
+)
+VALIDATING_ADMISSION_POLICY_BINDINGS: Final = KindName(
+    "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", False
+)
 DEFINITIONS: Final = KindName(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False
 )
@@ -72,7 +78,6 @@ RESERVATIONS: Final = KindName("mainstay.dev", "v1", "Reservation", "reservation
 ZONE_QUOTAS: Final = KindName("mainstay.dev", "v1", "ZoneQuota", "zonequotas", True)
 PLACEMENT_POLICIES: Final = KindName("mainstay.dev", "v1", "PlacementPolicy", "placementpolicies", False)
 POLICY_ROLLOUTS: Final = KindName("mainstay.dev", "v1", "PolicyRollout", "policyrollouts", False)
-ADMISSION_POLICIES: Final = KindName("mainstay.dev", "v1", "AdmissionPolicy", "admissionpolicies", False)
 COMPONENT_STATES: Final = KindName("mainstay.dev", "v1", "ComponentState", "componentstates", False)
 HOLDS: Final = KindName("mainstay.dev", "v1", "Hold", "holds", False)
 CONTROLLER_SETTINGS: Final = KindName("mainstay.dev", "v1", "ControllerSettings", "controllersettings", False)

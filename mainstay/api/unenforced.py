@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
-    ADMISSION_POLICIES,
     AUTOSCALERS,
     CRON_JOBS,
     CSI_DRIVERS,
@@ -194,7 +193,6 @@ KINDS: Final = (
         RESOURCE_SLICES, "the scheduler does not read it: use a resource that the node lists in its capacity"
     ),
     UnenforcedKind(POLICY_ROLLOUTS, "no controller rolls out policies: set `active` in a PlacementPolicy"),
-    UnenforcedKind(ADMISSION_POLICIES, "the API server does not apply it: set labels and annotations yourself"),
 )
 
 SUBRESOURCES: Final = (

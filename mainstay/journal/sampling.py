@@ -33,7 +33,8 @@ from mainstay.journal.record import AppliedPolicy, DecisionRecord, Ending, Sampl
 
 POLICY_KINDS: Final = frozenset(
     {
-        "admissionpolicies.mainstay.dev",
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io",
         "placementpolicies.mainstay.dev",
         "policyrollouts.mainstay.dev",
         "samplingpolicies.mainstay.dev",

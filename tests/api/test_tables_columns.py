@@ -99,7 +99,6 @@ def test_our_own_kinds_have_tables_too():
         "ZoneQuota": ["Name", "Zone", "Hard", "Used", "Age"],
         "PlacementPolicy": ["Name", "Version", "Active", "Age"],
         "PolicyRollout": ["Name", "Policy", "Stage", "Age"],
-        "AdmissionPolicy": ["Name", "Active", "Age"],
         "Hold": ["Name", "What", "Target", "Owner", "Left", "Reason", "Age"],
         "SamplingPolicy": ["Name", "Rules", "Dry Run", "Incident Until", "Age"],
         "ControllerSettings": ["Name", "Set", "Age"],

@@ -274,7 +274,6 @@ def test_a_certificate_request_shows_what_was_decided():
         ),
         ("PlacementPolicy", {"spec": {"policyVersion": "v5"}, "status": {"active": True}}, ["web", "v5", True, "5m"]),
         ("PolicyRollout", {"spec": {"policy": "p"}, "status": {"stage": "Canary"}}, ["web", "p", "Canary", "5m"]),
-        ("AdmissionPolicy", {}, ["web", False, "5m"]),
         (
             "ComponentState",
             {"status": {"term": "kube-system/a=5", "build": "0.1"}},

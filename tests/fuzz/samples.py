@@ -365,7 +365,6 @@ SAMPLES: Final[dict[tuple[str, str], Object]] = {
             },
         }
     },
-    ("mainstay.dev", "admissionpolicies"): {"spec": {}},
     ("mainstay.dev", "bindings"): {
         "items": [
             {"metadata": {"namespace": "default", "name": name}, "target": {"name": "node-a"}, "observed": 5}

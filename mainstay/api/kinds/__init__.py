@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from mainstay.api.kind import Kind
 from mainstay.api.kinds import (
+    admission,
     apiextensions,
     apps,
     autoscaling,
@@ -62,6 +63,7 @@ _DECLARED = (
     *networking.KINDS,
     *resource.KINDS,
     *apiextensions.KINDS,
+    *admission.KINDS,
     *mainstay.KINDS,
     *holds.KINDS,
     *sampling.KINDS,

@@ -264,15 +264,6 @@ _POLICY_ROLLOUT = _object(
     freshnessSeconds=_number(0),
 )
 
-_ADMISSION_POLICY = _object(
-    (),
-    active=_truth,
-    scope=_SCOPE,
-    kinds=_check_each(_object(("kind",), group=_text, kind=_text)),
-    labels=_object(),
-    annotations=_object(),
-)
-
 _COMPONENT_STATE = _object((), component=_text)
 
 
@@ -429,7 +420,6 @@ ZONE_QUOTA = _own(
 )
 PLACEMENT_POLICY = _own(kind_names.PLACEMENT_POLICIES, _validate_policy, _default_active, prepare=_prepare_policy)
 POLICY_ROLLOUT = _own(kind_names.POLICY_ROLLOUTS, _validator(_POLICY_ROLLOUT, ("policy",)))
-ADMISSION_POLICY = _own(kind_names.ADMISSION_POLICIES, _validator(_ADMISSION_POLICY), _default_active)
 COMPONENT_STATE = _own(kind_names.COMPONENT_STATES, _validator(_COMPONENT_STATE, needs_spec=False))
 
-KINDS = (RESERVATION, ZONE_QUOTA, PLACEMENT_POLICY, POLICY_ROLLOUT, ADMISSION_POLICY, COMPONENT_STATE)
+KINDS = (RESERVATION, ZONE_QUOTA, PLACEMENT_POLICY, POLICY_ROLLOUT, COMPONENT_STATE)

@@ -116,7 +116,6 @@ TABLES = {
         filled("Stage", _told("stage"), "How far it has come."),
         AGE,
     ),
-    (_GROUP, "AdmissionPolicy"): table(NAME, _ACTIVE, AGE),
     (_GROUP, "Hold"): table(
         NAME,
         filled("What", _told("what"), "What is held."),

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from mainstay.api.causes import FENCED, QUOTA_CAUSES, QUOTA_REQUESTED, find_cause
+from mainstay.api.causes import ADMISSION_POLICY_VIOLATED, FENCED, QUOTA_CAUSES, QUOTA_REQUESTED, find_cause
 from mainstay.api.errors import StatusError
 from mainstay.api.headers import DECISION, TERM
 from mainstay.api.json_values import UNREADABLE
@@ -142,7 +142,8 @@ class Refusals:
             term=headers.get(TERM) or "",
             now=at,
             attempts=1,
-            reasons=_reasons(error, is_secret),
+            policies=() if call.notes is None else call.notes.policies,
+            reasons=(*_reasons(error, is_secret), *_find_expression(call)),
             actions=(RecordedAction(verb, subject.kind, subject.namespace, subject.name, subresource),),
             writes=(_result(subject, error, reason),),
             trace=traceparent[3:35],
@@ -157,6 +158,8 @@ def find_component(target: RequestTarget, error: StatusError) -> str:
     """Who has refused. Empty: this is no refusal, or not one for the journal."""
     causes = _causes(error)
     what = target.subresource or target.kind.plural
+    if causes and causes[0].get("reason") == ADMISSION_POLICY_VIOLATED:
+        return "admission"
     match error.code:
         case 409 if not causes:
             return ""  # Another write was faster, or the name is taken. The client looks again.
@@ -230,6 +233,11 @@ def _result(subject: Subject, error: StatusError, cause: str) -> WriteResult:
 def _message(error: StatusError, is_secret: bool) -> str:
     # What is wrong with a value is often said with the value.
     return f"{error.code} {error.reason}" if is_secret else error.message
+
+
+def _find_expression(call: ApiCall) -> tuple[str, ...]:
+    """That of an admission policy, which its message need not contain. It is the policy's: no secret is in it."""
+    return (f"expression: {call.notes.expression}",) if call.notes is not None and call.notes.expression else ()
 
 
 def _reasons(error: StatusError, is_secret: bool) -> tuple[str, ...]:

@@ -138,8 +138,7 @@ _CLUSTER_ROLES: Final = {
         create,patch,update core events
         create,patch,update events.k8s.io events
         create,get,list,patch,update,watch mainstay.dev componentstates componentstates/status
-        read mainstay.dev admissionpolicies controllersettings holds placementpolicies policyrollouts reservations
-        read mainstay.dev samplingpolicies
+        read mainstay.dev controllersettings holds placementpolicies policyrollouts reservations samplingpolicies
         read mainstay.dev zonequotas
         post path /journal/decisions
     """,

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.api.annotations import DECISION, REVISION, TRACE
+from mainstay.api.annotations import DECISION, POLICIES, REVISION, TRACE
 from mainstay.api.errors import StatusError
 from mainstay.api.headers import DECISION as DECISION_HEADER
 from mainstay.env import Disk, tasks, vital
@@ -249,9 +249,12 @@ def _annotations(given: dict[str, str], call: ApiCall) -> dict[str, str]:
     trace = headers.get("traceparent")
     revision = call.revision
     admission = call.notes.audit if call.notes is not None else None
-    if not decision and not trace and not revision and not admission and not call.access_reason:
+    policies = call.notes.policies if call.notes is not None else ()
+    if not decision and not trace and not revision and not admission and not policies and not call.access_reason:
         return given
     found = {**given, _REASON: call.access_reason, **(admission or {})}
+    if policies:
+        found[POLICIES] = ", ".join(f"{each.name} uid={each.uid} revision={each.revision}" for each in policies)
     if decision:
         found[DECISION] = decision
     if trace:

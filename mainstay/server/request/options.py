@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from mainstay.api.errors import CauseType, StatusCause, invalid, invalid_value, not_supported, too_long
 from mainstay.api.kind import Propagation
 from mainstay.api.remember import remember_short
+from mainstay.journal.record import AppliedPolicy
 from mainstay.server.request.large_work import LARGE_BYTES, LargeWorkShare
 from mainstay.server.request.target import Options
 
@@ -25,6 +26,9 @@ class AdmissionNotes(Struct):
     warnings: list[str] = field(default_factory=list)
     audit: dict[str, str] = field(default_factory=dict)
     """Annotations of the request in the audit log."""
+    policies: tuple[AppliedPolicy, ...] = ()
+    """The admission policies that have refused it, and the expression that was not met."""
+    expression: str = ""
 
     def warn(self, text: str) -> None:
         """Say something in a `Warning` header of the answer. A write that is decided again says it once."""

@@ -12,6 +12,7 @@ from mainstay.api.kind import Kind
 from mainstay.api.pod_security_checks import SecurityLevel
 from mainstay.env import Env
 from mainstay.server.auth.authorization import Authorizers
+from mainstay.server.policies.admission_policies import AdmissionPolicies
 from mainstay.server.request.bodies import Bodies, CustomKinds
 from mainstay.server.request.handlers import Handler, HandlerTable, serve
 from mainstay.server.request.target import Verb
@@ -56,7 +57,8 @@ class ObjectStorage:
         self._priorities = PriorityClasses(store, feed)
         self._reads = ObjectReader(store, feed)
         admission = build_admission(self._priorities.known, accounts)
-        review = WriteReview(PodSecurity(store, env.clock, security))
+        self.policies = AdmissionPolicies(store, feed)
+        review = WriteReview(PodSecurity(store, env.clock, security), self.policies)
         self.writes = ObjectWriter(store, env, admission, review, points, committer, accounts)
         self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"), epochs)
         self._sweeper: Sweeper | None = None
@@ -80,6 +82,7 @@ class ObjectStorage:
 
     async def start(self) -> None:
         await self._priorities.start()
+        await self.policies.start()
 
     def start_sweeper(self) -> None:
         """Begin to forget old operations."""
@@ -88,6 +91,7 @@ class ObjectStorage:
     async def stop(self) -> None:
         if self._sweeper is not None:
             await self._sweeper.stop()
+        await self.policies.stop()
         await self._priorities.stop()
         await self._watching.stop()
         await self.feed.stop()

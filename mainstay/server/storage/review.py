@@ -13,8 +13,13 @@ from mainstay.api.errors import invalid
 from mainstay.api.kind import Kind, Object
 from mainstay.api.unenforced import SUBRESOURCES
 from mainstay.api.unenforced_search import find_refused, find_unenforced, has_rows
+from mainstay.server.policies.admission_policies import AdmissionPolicies
+from mainstay.server.policies.matching import PolicyWrite
+from mainstay.server.policies.policy_review import UNSEEN_PARTS, review_policy
+from mainstay.server.policies.policy_set import GROUP as POLICY_GROUP
 from mainstay.server.request.options import AdmissionNotes
 from mainstay.server.storage.pod_security import PodSecurity
+from mainstay.server.storage.write_context import WriteContext
 from mainstay.store.interface import Entry
 
 _NOT_WANTED: Final = ("metadata", "status", "kind", "apiVersion")
@@ -22,8 +27,11 @@ _SUBRESOURCES: Final = {(each.kind.group, each.kind.plural, each.name): each.tex
 
 
 class WriteReview:
-    def __init__(self, security: PodSecurity) -> None:
+    def __init__(self, security: PodSecurity, policies: AdmissionPolicies) -> None:
         self._security = security
+        self.policies = policies.known
+        """Those that the server knows. Ask first whether it is empty."""
+        self._evaluate = policies.review
 
     async def review(
         self,
@@ -35,6 +43,8 @@ class WriteReview:
         subresource: str = "",
     ) -> None:
         """`namespace` is the stored one, if the caller has read it. Raises `StatusError` to refuse the write."""
+        if kind.group == POLICY_GROUP:
+            await review_policy(kind, new, old, notes)
         if has_rows(kind.group, kind.plural) and (old is None or _is_other(new, old)):
             _review_fields(kind, new, old, notes, subresource)
         if self._security.concerns(kind):
@@ -43,6 +53,13 @@ class WriteReview:
             self._security.review(kind, new, old, namespace, notes)
         elif kind.kind == "Namespace" and kind.group == "":
             await self._security.review_namespace(kind, new, old, notes)
+
+    async def review_by_policies(
+        self, write: PolicyWrite, context: WriteContext, namespace: Entry | None = None, *, is_dry_run: bool
+    ) -> None:
+        """Evaluate the admission policies that match a write of a client. Raises `StatusError` if one denies it."""
+        if context.asked is not None and write.subresource not in UNSEEN_PARTS:
+            await self._evaluate(write, context.asked, namespace, is_dry_run=is_dry_run)
 
 
 def _is_other(new: Object, old: Object) -> bool:

@@ -44,6 +44,10 @@ class ObjectPart:
     def read(self, kind: Kind, entry: Entry) -> Object:
         return read(kind, entry)
 
+    def widen(self, kind: Kind, entry: Entry, obj: Object) -> Object:
+        """All of an object of which `read` may have read only what this part needs."""
+        return obj
+
     def copy_to_change(self, kind: Kind, entry: Entry, old: Object) -> Object:
         """What a change is worked out from. Replacing, patching and applying leave alone what they are given."""
         return old
@@ -97,6 +101,9 @@ class PodStatusPart(StatusPart):
 
     def read(self, kind: Kind, entry: Entry) -> Object:
         return read_pod_for_status(kind, entry)
+
+    def widen(self, kind: Kind, entry: Entry, obj: Object) -> Object:
+        return {**obj, "spec": read(kind, entry)["spec"]}
 
     def fill_in(self, kind: Kind, new: Object) -> None:
         """Defaults are in the spec."""

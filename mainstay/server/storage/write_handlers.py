@@ -8,7 +8,7 @@ from mainstay.env import Clock
 from mainstay.http.messages import Answer, Response
 from mainstay.server.auth.authorization import AccessAttributes, Authorizers
 from mainstay.server.request import representation
-from mainstay.server.request.answers import answer_body, answer_json, answer_pieces
+from mainstay.server.request.answers import answer_body, answer_json, answer_pieces, build_warning_headers
 from mainstay.server.request.bodies import Bodies
 from mainstay.server.request.handlers import ResourceCall
 from mainstay.server.request.options import DeleteOptions, WriteParameters
@@ -120,13 +120,17 @@ class DeleteHandlers:
         written = await self._writes.delete(kind, target.namespace, target.name, how, asked.context)
         if not written.was_removed or kind.delete_returns_object:
             body = representation.one(asked.form, kind, written.value, written.revision, self._clock.wall())
-            return answer_body(200, body, asked.options, is_repeated=written.is_repeated)
+            warnings = () if asked.call.notes is None else asked.call.notes.warnings
+            return answer_body(200, body, asked.options, warnings, is_repeated=written.is_repeated)
         details: Object = {"name": target.name}
         if kind.group:
             details["group"] = kind.group
         details |= {"kind": kind.plural, "uid": msgspec.json.decode(written.value)["metadata"]["uid"]}
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-        return answer_json(200, status, is_repeated=written.is_repeated)
+        answer = answer_json(200, status, is_repeated=written.is_repeated)
+        if asked.call.notes is not None and asked.call.notes.warnings:
+            answer.headers = (*answer.headers, *build_warning_headers(asked.call.notes.warnings))
+        return answer
 
     async def delete_collection(self, asked: ResourceCall) -> Answer:
         target, options = asked.target, asked.options

@@ -22,6 +22,7 @@ from mainstay.api.errors import (
 )
 from mainstay.api.kind import Kind, Object, Propagation
 from mainstay.env import Env
+from mainstay.server.policies.matching import CREATE, DELETE, UPDATE, PolicyWrite
 from mainstay.server.request.options import DeleteOptions, WriteParameters
 from mainstay.server.storage import metadata
 from mainstay.server.storage.account_admission import PodAccounts
@@ -72,6 +73,7 @@ class ObjectWriter:
         self._chance = env.chance
         self._admission = admission
         self._review = review
+        self._policies = review.policies
         self._points = points
         self._committer = committer
         self._accounts = accounts
@@ -136,6 +138,9 @@ class ObjectWriter:
             is_first = False
             place = await self._read_namespace(kind, namespace, name) if kind.namespaced else None
             await self._review.review(kind, new, None, place, options.notes)
+            if not self._policies.is_empty:
+                write = PolicyWrite(kind, CREATE, namespace, name, new, None)
+                await self._review.review_by_policies(write, context, place, is_dry_run=options.dry_run)
             parts = await self._points.parts_for(kind, key, new, None, "", context)
             checks = [Check(key, ABSENT), *parts.checks]
             if place is not None:
@@ -186,6 +191,10 @@ class ObjectWriter:
         )
         if part.is_reviewed:
             await self._review.review(kind, new, old, None, options.notes, part.subresource)
+        if not self._policies.is_empty:
+            whole = part.widen(kind, entry, new), part.widen(kind, entry, old)
+            write = PolicyWrite(kind, UPDATE, namespace, old["metadata"]["name"], *whole, part.subresource)
+            await self._review.review_by_policies(write, context, is_dry_run=options.dry_run)
         part.finish(kind, new, old)
         if managed_fields.is_same_object(new, old, with_owners=is_claim):
             return _decide_nothing(entry)
@@ -248,6 +257,11 @@ class ObjectWriter:
             old = read(kind, entry)
             more = None if also is None else await also(old)
             _require_preconditions(kind, name, old, options)
+            if (
+                also is None and not self._policies.is_empty
+            ):  # An eviction is no deletion to policies, as in Kubernetes.
+                write = PolicyWrite(kind, DELETE, namespace, name, None, old)
+                await self._review.review_by_policies(write, context, is_dry_run=options.dry_run)
             decision = await self._decide_deletion(kind, entry, old, options, context)
             return decision if more is None else _with(decision, more)
 

@@ -294,7 +294,7 @@ def test_a_zone_limits_what_pods_request():
     ]
 
 
-@pytest.mark.parametrize("kind", ["Reservation", "ZoneQuota", "PlacementPolicy", "PolicyRollout", "AdmissionPolicy"])
+@pytest.mark.parametrize("kind", ["Reservation", "ZoneQuota", "PlacementPolicy", "PolicyRollout"])
 @pytest.mark.parametrize("spec", ["text", 5, [], True])
 def test_a_spec_that_is_no_object_is_refused_and_breaks_nothing(kind, spec):
     found = wrong("mainstay.dev/v1", kind, {"spec": spec})

@@ -1,0 +1,98 @@
+"""A policy is compiled when it is written: what does not compile is refused, with the position of what is wrong."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from mainstay.api.errors import StatusCause, invalid, invalid_value
+from mainstay.api.kind import Kind, Object
+from mainstay.api.kind_names import VALIDATING_ADMISSION_POLICIES
+from mainstay.cel.errors import BadExpression
+from mainstay.cel.program import Program
+from mainstay.env import tasks
+from mainstay.server.policies.evaluation import language
+from mainstay.server.request.options import AdmissionNotes
+
+UNSEEN_PARTS: Final = (
+    *("attach", "binding", "eviction", "exec", "finalize"),
+    *("log", "portforward", "proxy", "scale", "token"),
+)
+"""Subresources that policies do not see."""
+_AT_ONCE: Final = 20  # Expressions that are compiled before other requests have their turn.
+_TRUTH: Final = ("BOOL", "DYN")
+_TEXT: Final = ("STRING", "DYN")
+_TEXT_OR_NULL: Final = ("STRING", "NULL", "DYN")
+_Found = tuple[str, str, tuple[str, ...], Sequence[str]]
+"""The path of an expression, its text, the types that it may have, and the variables of the policy that it may use."""
+
+
+async def review_policy(kind: Kind, new: Object, old: Object | None, notes: AdmissionNotes) -> None:
+    """Warn about what a policy or a binding asks for that is not evaluated. Raises `StatusError` (422) if an expression
+    of a policy cannot be used."""
+    if old is not None and old.get("spec") == new.get("spec"):
+        return
+    spec = new["spec"]
+    for field in ("matchConstraints", "matchResources"):
+        _warn_about_rules((spec.get(field) or {}).get("resourceRules") or (), f"spec.{field}", notes)
+    if kind.kind != VALIDATING_ADMISSION_POLICIES.kind:
+        return
+    causes: list[StatusCause] = []
+    for count, (path, source, types, variables) in enumerate(_find_expressions(spec)):
+        problem = _find_problem(source, types, variables, has_parameters=spec.get("paramKind") is not None)
+        if problem:
+            causes.append(invalid_value(path, source, problem))
+        if count % _AT_ONCE == _AT_ONCE - 1:
+            await tasks.turns(1)
+    if causes:
+        raise invalid(kind.kind, kind.group, new["metadata"].get("name", ""), causes)
+
+
+def _warn_about_rules(rules: Sequence[Mapping[str, Any]], here: str, notes: AdmissionNotes) -> None:
+    for number, rule in enumerate(rules):
+        if "CONNECT" in (rule.get("operations") or ()):
+            notes.warn(f"{here}.resourceRules[{number}].operations: not enforced: policies do not see CONNECT")
+        for resource in rule.get("resources") or ():
+            part = resource.partition("/")[2]
+            if part in UNSEEN_PARTS or part == "*":
+                text = f"not enforced for {', '.join(UNSEEN_PARTS)}" if part == "*" else "not enforced"
+                notes.warn(f"{here}.resourceRules[{number}].resources: {resource}: {text}")
+
+
+def _find_expressions(spec: Mapping[str, Any]) -> Iterator[_Found]:
+    for number, each in enumerate(spec.get("matchConditions") or ()):
+        yield f"spec.matchConditions[{number}].expression", each["expression"], _TRUTH, ()
+    names: list[str] = []
+    for number, each in enumerate(spec.get("variables") or ()):
+        yield f"spec.variables[{number}].expression", each["expression"], (), tuple(names)
+        names.append(each["name"])
+    for number, each in enumerate(spec.get("validations") or ()):
+        here = f"spec.validations[{number}]"
+        yield f"{here}.expression", each["expression"], _TRUTH, names
+        if each.get("messageExpression"):
+            yield f"{here}.messageExpression", each["messageExpression"], _TEXT, names
+    for number, each in enumerate(spec.get("auditAnnotations") or ()):
+        yield f"spec.auditAnnotations[{number}].valueExpression", each["valueExpression"], _TEXT_OR_NULL, names
+
+
+def _find_problem(source: str, types: tuple[str, ...], variables: Sequence[str], *, has_parameters: bool) -> str:
+    try:
+        program = language().compile(source)
+    except BadExpression as error:
+        text = f"compilation failed: {error}"
+        return f"{text}: the variable authorizer is not supported" if "'authorizer" in text else text
+    if types and program.result_type not in types:
+        wanted = " or ".join(each.lower() for each in types if each != "DYN")
+        return f"must evaluate to {wanted}, not to {program.result_type.lower()}"
+    if "params" in program.names and not has_parameters:
+        return "compilation failed: undeclared reference to 'params': the policy has no paramKind"
+    return _find_undeclared(program, variables)
+
+
+def _find_undeclared(program: Program, variables: Sequence[str]) -> str:
+    if "variables" not in program.names:
+        return ""
+    if not variables:
+        return "compilation failed: undeclared reference to 'variables': there are none here"
+    for name in program.find_selected("variables"):
+        if name not in variables:
+            return f"compilation failed: undefined field '{name}' of variables: declare it, before it is used"
+    return ""

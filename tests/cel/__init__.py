@@ -1,0 +1,1 @@
+"""Tests of the language that rules are written in."""

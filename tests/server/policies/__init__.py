@@ -1,0 +1,1 @@
+"""Admission policies in a server in process."""
