@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mainstay.scenarios.admission_policies import SCENARIO as ADMISSION_POLICIES
 from mainstay.scenarios.always_rejected import SCENARIO as ALWAYS_REJECTED
 from mainstay.scenarios.autoscaler_and_lag import SCENARIO as AUTOSCALER_AND_LAG
 from mainstay.scenarios.back_in_time import SCENARIO as BACK_IN_TIME
@@ -73,6 +74,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     for scenario in (
         CACHE_FOLLOWS,
         ONE_LEADER,
+        ADMISSION_POLICIES,
         GHOST_NODE,
         NODE_BEFORE_ITS_TASKS,
         NEW_LEADER_KNOWS,

@@ -13,6 +13,7 @@ from mainstay.sim.run.run import RunResult
 from mainstay.sim.run.scenario import Scenario
 from tests.sim.known_seeds import KNOWN_SEEDS
 from tests.twins import (
+    admission_policies,
     agents,
     autoscaling,
     caches,
@@ -52,6 +53,11 @@ gone, between two steps that follow each other at once. `bench.twins` begins wit
 
 # The scenario, the bug, and how the problem is said, or may be: whatever is seen first.
 TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
+    # T2, T9: a policy on several servers
+    ("admission-policies", admission_policies.keeps_the_first_version_of_a_policy, "admission policies: "),
+    ("admission-policies", admission_policies.never_binds_a_policy_again, "admission policies: "),
+    ("admission-policies", admission_policies.says_that_it_has_seen_what_is_committed, "admission policies: "),
+    ("admission-policies", admission_policies.remembers_which_policies_there_were, "admission policies: "),
     # 2: a node goes unheard
     ("ghost-node", caches.keeps_what_is_missing_from_a_state, "placed: "),
     ("ghost-node", scenarios.knows_nothing_of_what_goes, "placed: "),

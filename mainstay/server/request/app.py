@@ -7,7 +7,7 @@ chain.py; this module knows neither kinds nor paths.
 from dataclasses import replace
 from typing import Final
 
-from mainstay.api.kind_names import NAMESPACES
+from mainstay.api.kind_names import COMPONENT_STATES, NAMESPACES
 from mainstay.api.pod_security_checks import SecurityLevel
 from mainstay.env import Env
 from mainstay.env.health import Health
@@ -23,6 +23,7 @@ from mainstay.server.node_proxy.agents import Connector
 from mainstay.server.node_proxy.handlers import NodeProxyHandlers
 from mainstay.server.placement.handlers import PlacementHandlers
 from mainstay.server.placement.placement import Placement
+from mainstay.server.policies.server_state import ServerState
 from mainstay.server.rbac.access_control import AccessControl
 from mainstay.server.request.bodies import Bodies
 from mainstay.server.request.handlers import HandlerTable
@@ -61,6 +62,7 @@ class Api:
         self._authenticator = authenticator
         self._clock = env.clock
         self._service: ApiService | None = None
+        self._state: ServerState | None = None
         self._large = LargeWork(has_helper=options.has_processes)
         options = replace(options, large=self._large)
         self._placement = placement
@@ -126,8 +128,18 @@ class Api:
         endpoint = ServerEndpoint(host, port)
         self._service = ApiService(self._objects.store, self._objects.writes, self.registry, self._clock, endpoint)
         await self._service.start()
+        self.publish_state(f"{host}-{port}")
+
+    def publish_state(self, name: str) -> None:
+        """Keep a ComponentState of this server, under a name that no other one has."""
+        objects = self._objects
+        kind = self.registry.require(COMPONENT_STATES)
+        self._state = ServerState(name, objects.policies, objects.writes, kind, self._clock)
+        self._state.start()
 
     async def stop(self) -> None:
+        if self._state is not None:
+            await self._state.stop()
         if self._service is not None:
             await self._service.stop()
         await self._placement.stop()

@@ -43,6 +43,7 @@ class PrefixFollower:
         self._heard: list[KeyChange] | None = None
         """The changes since a read began, while one is under way."""
         self._is_missing_changes = False
+        self._reached = 0
         self._failed = FailedObjects(prefix.rstrip("/"))
 
     async def start(self) -> Sequence[Entry]:
@@ -54,6 +55,13 @@ class PrefixFollower:
         self._feed.window(self._prefix).leave(self, self)
         if self._reading is not None:
             await tasks.stop(self._reading)
+
+    @property
+    def reached(self) -> int:
+        """The revision up to which every change was handed over. It stays while changes are missing."""
+        if self._reading is None or self._reading.done():
+            self._reached = self._feed.revision
+        return self._reached
 
     async def _read(self) -> Sequence[Entry]:
         """What is there now. Reads once more if changes were missed meanwhile. One at a time."""

@@ -107,6 +107,8 @@ class World:
         """Programs that faults of one's own do not hit: they are part of the test, and not under test."""
         self.restores = 0
         """How often the store was put back."""
+        self.are_states_published = False
+        """Whether each server keeps its ComponentState. Set before the world boots."""
         self.lost: dict[str, None] = {}
         """Programs and servers that stay dead for good."""
         self.faults = Faults(self)
@@ -327,6 +329,8 @@ class World:
         authenticator = _Badges(self._users, AccountTokens(_SIGNING_KEY, port, env))
         journal = None if self.journal is None else in_memory(self.journal, port, env.clock)
         api = await _started(port, env, authenticator, journal)
+        if self.are_states_published:
+            api.publish_state(name)
         gate = ServerProxy(name, api.answer, api.registry, self.history, self.faults, self.sim.loop)
         self.gates[name] = gate
         http = await HttpServer.start(gate.answer, "0.0.0.0", PORT, on_head=True)

@@ -1,0 +1,107 @@
+"""What an API server says about itself: how far it has followed the kinds that it decides by, and its policies.
+
+A ComponentState (loop/component_state.py says what it is for), written past HTTP. A gate that waits until every server
+knows a policy reads there: from the moment at which a server has published a revision, what it acknowledges obeys the
+policies up to that revision. It is written soon after a policy has changed, and now and then even if none has; a server
+that stops removes it.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from mainstay.api import times
+from mainstay.api.errors import StatusError
+from mainstay.api.kind import Kind, Object
+from mainstay.api.kind_names import COMPONENT_STATES
+from mainstay.env import Clock, tasks, vital
+from mainstay.env.build import build
+from mainstay.server.policies.admission_policies import AdmissionPolicies
+from mainstay.server.policies.policy_set import FOLLOWED
+from mainstay.server.request.options import DeleteOptions, WriteParameters
+from mainstay.server.storage.strategies import STATUS, WriteStrategy
+from mainstay.server.storage.writes import ObjectWriter
+from mainstay.store.errors import StoreError
+
+CHANGES_WITHIN: Final = timedelta(seconds=1)
+"""How soon after a change of a policy it is published."""
+AT_LEAST_EVERY: Final = timedelta(minutes=1)
+_MANAGER: Final = "apiserver"
+_OPTIONS: Final = WriteParameters(False, "Strict", _MANAGER)
+_DELETE: Final = DeleteOptions(dry_run=False, grace_period_s=None, propagation=None, uid="", resource_version="")
+_STATUS: Final = WriteStrategy(STATUS)
+
+_logger = logging.getLogger(__name__)
+
+
+class ServerState:
+    """Kept by one server, under its name."""
+
+    def __init__(self, name: str, policies: AdmissionPolicies, writes: ObjectWriter, kind: Kind, clock: Clock) -> None:
+        """`kind` is ComponentState."""
+        assert kind.reference == COMPONENT_STATES, kind
+        self.name: Final = f"apiserver-{name.replace(':', '-')}"
+        self._policies = policies
+        self._writes = writes
+        self._kind = kind
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+        self._failure = ""
+
+    def start(self) -> None:
+        self._task = vital.spawn(self._publish(), name="server-state")
+
+    async def stop(self) -> None:
+        if self._task is None:
+            return
+        await tasks.stop(self._task)
+        with suppress(StatusError, StoreError):
+            await self._writes.delete(self._kind, "", self.name, _DELETE)
+
+    async def _publish(self) -> None:
+        published: dict[str, int] | None = None
+        last_ns = 0
+        while True:
+            policies, now_ns = self._policies.known.list_revisions(), self._clock.monotonic_ns()
+            is_old = timedelta(microseconds=(now_ns - last_ns) // 1000) >= AT_LEAST_EVERY
+            if (policies != published or is_old) and await self._try(policies):
+                published, last_ns = policies, now_ns
+            await tasks.sleep(CHANGES_WITHIN)
+
+    async def _try(self, policies: dict[str, int]) -> bool:
+        revision = self._policies.reached
+        status: Object = {
+            "revisions": {each.text: revision for each in FOLLOWED},
+            "build": build(),
+            "flags": [],
+            "policies": policies,
+            "term": "",
+            "controllers": [],
+            "held": [],
+            "observedAt": times.format_time(self._clock.wall()),
+        }
+        failure = ""
+        try:
+            await self._write(status)
+        except (StatusError, StoreError) as error:
+            failure = str(error)
+        if failure and failure != self._failure:
+            _logger.warning("the state of %s could not be published; retrying: %s", self.name, failure)
+        self._failure = failure
+        return not failure
+
+    async def _write(self, status: Object) -> None:
+        def replaced(found: Object) -> Object:
+            return {**found, "status": status}
+
+        try:
+            await self._writes.update(self._kind, "", self.name, replaced, _STATUS, _OPTIONS)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            new: dict[str, Any] = {"kind": self._kind.kind, "apiVersion": self._kind.group_version}
+            new |= {"metadata": {"name": self.name}, "spec": {"component": self.name}}
+            await self._writes.create(self._kind, "", new, _OPTIONS)
+            await self._writes.update(self._kind, "", self.name, replaced, _STATUS, _OPTIONS)
