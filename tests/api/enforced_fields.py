@@ -220,6 +220,8 @@ KINDS: Mapping[str, str] = {
     "rolebindings.rbac.authorization.k8s.io": "server/rbac/service.py",
     "clusterrolebindings.rbac.authorization.k8s.io": "server/rbac/service.py",
     "customresourcedefinitions.apiextensions.k8s.io": "server/crd/definitions.py",
+    "validatingadmissionpolicies.admissionregistration.k8s.io": "server/policies/evaluation.py",
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": "server/policies/admission_policies.py",
     "flowschemas.flowcontrol.apiserver.k8s.io": "server/flow/schemas.py",
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": "server/flow/configuration.py",
     "reservations.mainstay.dev": "server/placement/reservations.py",

@@ -300,6 +300,48 @@ SAMPLES: Final[dict[tuple[str, str], Object]] = {
             "resourceAttributes": {"namespace": "default", "verb": "get", "group": "apps", "resource": "deployments"}
         }
     },
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): {
+        "spec": {
+            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": ["", "apps"],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE", "UPDATE", "DELETE"],
+                        "resources": ["configmaps", "secrets", "pods", "deployments"],
+                        "scope": "*",
+                    }
+                ],
+                "excludeResourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["pods/*"]}
+                ],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}},
+                "objectSelector": {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]},
+                "matchPolicy": "Equivalent",
+            },
+            "matchConditions": [{"name": "mine", "expression": "request.userInfo.username != 'x'"}],
+            "variables": [{"name": "labels", "expression": "object.?metadata.?labels.orValue({})"}],
+            "validations": [
+                {
+                    "expression": "variables.labels.all(k, k.startsWith('a') || k.size() < 60)",
+                    "message": "no",
+                    "messageExpression": "'%s is bad'.format([object.metadata.name])",
+                    "reason": "Forbidden",
+                }
+            ],
+            "auditAnnotations": [{"key": "who", "valueExpression": "request.userInfo.username"}],
+        }
+    },
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): {
+        "spec": {
+            "policyName": "a",
+            "validationActions": ["Deny", "Audit"],
+            "paramRef": {"name": "a", "namespace": "default", "parameterNotFoundAction": "Allow"},
+            "matchResources": {"objectSelector": {"matchLabels": {"a": "b"}}},
+        }
+    },
     ("authorization.k8s.io", "selfsubjectrulesreviews"): {"spec": {"namespace": "default"}},
     ("authorization.k8s.io", "subjectaccessreviews"): {
         "spec": {"user": "bob", "groups": ["devs"], "nonResourceAttributes": {"path": "/metrics", "verb": "get"}}

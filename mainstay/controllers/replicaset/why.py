@@ -36,7 +36,7 @@ from mainstay.explain.why.found import (
     written,
 )
 from mainstay.explain.why.pods import of_pod
-from mainstay.explain.why.refusals import last_refused, refusal_cause
+from mainstay.explain.why.refusals import describe_policy, last_refused, refusal_cause
 from mainstay.explain.why.removal import Removal, leaving, owner_name
 from mainstay.explain.why.resource_quotas import freed
 from mainstay.explain.why.workload import (
@@ -139,7 +139,8 @@ async def _not_made(
         cause, verdict = refusal_cause(str(said.get("cause") or ""))
         if (later := await freed(case, subject.namespace, last_refused(own), what, "replicaset")) is not None:
             return later
-        text = f"{what}, and the API server rejects more: {message}"
+        rule = await describe_policy(case, last_refused(own))
+        text = f"{what}, and the API server rejects more: {message}{rule}"
         return Finding(
             cause=cause,
             sentence=sentence(shortened(text, 400)),

@@ -203,10 +203,19 @@ def lines_of_decision(record: DecisionRecord) -> list[StoryLine]:
             queue_wait_ms=record.queue_wait_us // 1000,
             attempts=record.attempts,
             causes=_read(record),
+            details=_describe_policies(record) if outcome.ending is Ending.REFUSED else (),
             # Another writer was first. The key is processed again at once.
             is_detail=outcome.ending is Ending.RETRY and outcome.reason == "Conflict",
         )
     ]
+
+
+def _describe_policies(record: DecisionRecord) -> tuple[str, ...]:
+    """By which admission policies a write was refused, and what was not met."""
+    if not record.policies:
+        return ()
+    expressions = [each for each in record.reasons if each.startswith("expression: ")]
+    return (*expressions, *(f"policy: {each.name}, revision {each.revision}" for each in record.policies))
 
 
 def _about(record: DecisionRecord) -> StoryObject:

@@ -2,7 +2,13 @@
 
 import pytest
 
-from mainstay.api.kind_names import DEPLOYMENTS, JOBS, RESOURCE_QUOTAS
+from mainstay.api.kind_names import (
+    DEPLOYMENTS,
+    JOBS,
+    RESOURCE_QUOTAS,
+    VALIDATING_ADMISSION_POLICIES,
+    VALIDATING_ADMISSION_POLICY_BINDINGS,
+)
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause
 from mainstay.explain.why.changes import cause_of_refusal
@@ -71,6 +77,26 @@ async def test_a_quota_that_wants_to_know_what_a_pod_needs_is_not_called_used_up
     assert (answer.cause, answer.verdict) == (Cause.ADMISSION_REFUSED, Verdict.BLOCKED)
     assert "must specify limits.memory for: main" in answer.sentence
     assert deployment["status"]["progress"]["verdict"] == "stuck"
+
+
+@pytest.mark.parametrize("message", ["", "no pods here"])
+async def test_a_policy_that_denies_pods_is_named_with_its_expression(sim: Simulation, message: str):
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    validation = {"expression": "object.spec.containers.size() > 5", **({"message": message} if message else {})}
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]}
+    binding = {"policyName": "large-pods", "validationActions": ["Deny"]}
+    async with a_cluster(sim) as cluster:
+        await cluster.client.create(VALIDATING_ADMISSION_POLICIES, {"metadata": {"name": "large-pods"}, "spec": spec})
+        await cluster.client.create(
+            VALIDATING_ADMISSION_POLICY_BINDINGS, {"metadata": {"name": "everywhere"}, "spec": binding}
+        )
+        await cluster.client.create(DEPLOYMENTS, a_deployment("web", 1))
+        await rest(15)
+        answer = await asked(cluster, DEPLOYMENTS, "web")
+
+    assert (answer.cause, answer.verdict) == (Cause.ADMISSION_REFUSED, Verdict.BLOCKED)
+    assert "ValidatingAdmissionPolicy 'large-pods' with binding 'everywhere' denied request" in answer.sentence
+    assert "object.spec.containers.size() > 5" in answer.sentence
 
 
 async def test_a_job_whose_quota_is_used_up_names_it_and_then_that_it_has_room(sim: Simulation):

@@ -1,0 +1,37 @@
+"""The real kubectl applies an admission policy, and is denied by it."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.requirements import needs
+
+pytestmark = [pytest.mark.slow, needs("kubectl")]
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "admission.md"
+
+
+def test_the_policy_of_the_guide_denies_what_it_says(kubectl):
+    manifest = GUIDE.read_text().split("```yaml\n")[1].split("```")[0]
+    assert next(each["kind"] for each in yaml.safe_load_all(manifest)) == "ValidatingAdmissionPolicy"
+    create = ("create", "deployment", "web", "--image=nginx")
+    kubectl("apply", "-f", "-", stdin=manifest)
+    try:
+        kubectl("create", "deployment", "before", "--image=nginx", "--replicas=6")
+        kubectl("label", "namespace", kubectl.namespace, "environment=test")
+
+        refused = kubectl.refused(*create, "--replicas=6")
+        kubectl(*create, "--replicas=5")
+        again = kubectl.refused("patch", "deployment", "web", "-p", '{"spec": {"replicas": 7}}')
+
+        said = "ValidatingAdmissionPolicy 'few-replicas' with binding 'few-replicas-in-test' denied request"
+        assert f"{said}: at most 5 replicas here, not 6" in refused
+        assert f"{said}: at most 5 replicas here, not 7" in again
+        rows = kubectl.table("get", "validatingadmissionpolicies")
+        assert [(row["NAME"], row["VALIDATIONS"], row["PARAMKIND"]) for row in rows] == [
+            ("few-replicas", "1", "<unset>")
+        ]
+    finally:
+        kubectl("delete", "-f", "-", stdin=manifest)
+    kubectl("scale", "deployment", "web", "--replicas=0")
