@@ -18,7 +18,7 @@ from math import prod
 from typing import Final
 
 from mainstay.cel.size import NOTHING, Size
-from mainstay.cel.syntax_tree import Aggregate, Call, Comprehension, Literal, Name, Node, Select
+from mainstay.cel.syntax_tree import AggregateNode, CallNode, LiteralNode, LoopNode, NameNode, SelectNode, TreeNode
 
 ITERATIONS_MAX: Final = 10_000  # Of the library: then it gives up.
 
@@ -114,28 +114,28 @@ class CostModel:
         self.total_ns = 0.0
         self._inputs = inputs
 
-    def visit(self, node: Node, times: int, scope: Mapping[str, SizeBound]) -> SizeBound:
+    def visit(self, node: TreeNode, times: int, scope: Mapping[str, SizeBound]) -> SizeBound:
         self.total_ns += _NODE_NS * times
         match node:
-            case Literal(value=value):
+            case LiteralNode(value=value):
                 return _SCALAR if value is None else _text_bound(len(value))
-            case Name(name=name):
+            case NameNode(name=name):
                 return scope[name] if name in scope else SizeBound(self._inputs.get(name, NOTHING))
-            case Select(operand=operand, is_test=is_test):
+            case SelectNode(operand=operand, is_test=is_test):
                 found = self.visit(operand, times, scope)
                 return _SCALAR if is_test else found
-            case Aggregate(parts=parts):
+            case AggregateNode(parts=parts):
                 found_parts = [self.visit(each, times, scope) for each in parts]
                 self._charge(times, *found_parts, value_ns=_VALUE_NS)
                 return _added(*found_parts, length=len(parts))
-            case Call(function="_?:_" | "_?_:_", arguments=(condition, yes, no)):
+            case CallNode(function="_?:_" | "_?_:_", arguments=(condition, yes, no)):
                 self.visit(condition, times, scope)
                 return _larger(self.visit(yes, times, scope), self.visit(no, times, scope))
-            case Call(function="matches", arguments=(subject, pattern)):
+            case CallNode(function="matches", arguments=(subject, pattern)):
                 return self._match(self.visit(subject, times, scope), self.visit(pattern, times, scope), pattern, times)
-            case Call(function=function, arguments=arguments):
+            case CallNode(function=function, arguments=arguments):
                 return self._call(function, [self.visit(each, times, scope) for each in arguments], times)
-            case Comprehension():
+            case LoopNode():
                 return self._loop(node, times, scope)
 
     def _call(self, function: str, given: list[SizeBound], times: int) -> SizeBound:
@@ -184,8 +184,8 @@ class CostModel:
         sizes = _added(*given).size
         return SizeBound(replace(sizes, text=everything, longest_text=everything), is_text=function != "_")
 
-    def _match(self, subject: SizeBound, given: SizeBound, pattern: Node, times: int) -> SizeBound:
-        if isinstance(pattern, Literal) and pattern.value is not None:
+    def _match(self, subject: SizeBound, given: SizeBound, pattern: TreeNode, times: int) -> SizeBound:
+        if isinstance(pattern, LiteralNode) and pattern.value is not None:
             instructions, consumed = _bound_pattern(pattern.value)
         else:  # It may be any, and repeat all of itself.
             instructions, consumed = given.size.longest_text * REPEATED_MAX * _CLASS_INSTRUCTIONS, None
@@ -211,7 +211,7 @@ class CostModel:
         )
         return replace(found, size=size)
 
-    def _loop(self, node: Comprehension, times: int, scope: Mapping[str, SizeBound]) -> SizeBound:
+    def _loop(self, node: LoopNode, times: int, scope: Mapping[str, SizeBound]) -> SizeBound:
         over = self.visit(node.over, times, scope)
         start = self.visit(node.start, times, scope)
         length = min(over.size.longest_list, ITERATIONS_MAX)
@@ -225,7 +225,7 @@ class CostModel:
         element = replace(over, passes=over.passes or times, is_text=False)
         within = {**scope, **dict.fromkeys(node.variables, element), node.accumulator: _SCALAR}
         self.visit(node.condition, rounds, within)
-        if not (isinstance(node.start, Aggregate) and node.start.is_list):
+        if not (isinstance(node.start, AggregateNode) and node.start.is_list):
             self.visit(node.step, rounds, within)
             return self.visit(node.result, times, {**scope, node.accumulator: _SCALAR})
         added = self.visit(node.step, rounds, within)
@@ -240,7 +240,7 @@ class CostModel:
             self.total_ns += (each.passes or times) * (each.size.values * value_ns + each.size.text * text_ns)
 
 
-def bound_cost(tree: Node, inputs: Mapping[str, Size]) -> float:
+def bound_cost(tree: TreeNode, inputs: Mapping[str, Size]) -> float:
     """The most nanoseconds that it takes for inputs of these sizes."""
     model = CostModel(inputs)
     model.visit(tree, 1, {})

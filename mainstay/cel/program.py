@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mainstay.cel.cost import bound_cost
 from mainstay.cel.errors import BadExpression, CostExceeded, EvaluationFailed
 from mainstay.cel.size import Size, measure
-from mainstay.cel.syntax_tree import Node, find_names, find_selected, read_tree
+from mainstay.cel.syntax_tree import TreeNode, find_names, find_selected, read_tree
 
 if TYPE_CHECKING:
     from cel_expr_python import cel
@@ -39,10 +39,10 @@ _STATUS: Final = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _PRECISION: Final = re.compile(r"%[^a-z%]{4,}")
 
 
-class Program:
+class CelProgram:
     """A compiled expression."""
 
-    def __init__(self, source: str, compiled: "cel.Expression", tree: Node) -> None:
+    def __init__(self, source: str, compiled: "cel.Expression", tree: TreeNode) -> None:
         self.source = source
         self.names: Final = tuple(sorted(find_names(tree)))
         self._compiled = compiled
@@ -132,7 +132,7 @@ class Language:
         self._env = cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN), extensions=extensions)
         self._compile = lru_cache(maxsize=PROGRAMS_MAX)(self._compile_now)
 
-    def compile(self, source: str) -> Program:
+    def compile(self, source: str) -> CelProgram:
         """Raises `BadExpression`. What was compiled lately is remembered."""
         if len(source) > LENGTH_MAX:
             raise BadExpression(f"too long: {len(source)} characters; at most {LENGTH_MAX} are compiled")
@@ -142,14 +142,14 @@ class Language:
         """Values of some of the variables: JSON objects. The others are not there."""
         return Inputs(self._env, values, budget)
 
-    def _compile_now(self, source: str) -> Program:
+    def _compile_now(self, source: str) -> CelProgram:
         if _PRECISION.search(source):
             raise BadExpression("a format with a width or precision of more than two digits is not supported")
         try:
             compiled = self._env.compile(source)
         except (RuntimeError, TypeError, UnicodeError) as error:
             raise BadExpression(_describe(str(error))) from None
-        return Program(source, compiled, read_tree(compiled.serialize()))
+        return CelProgram(source, compiled, read_tree(compiled.serialize()))
 
 
 def _describe(text: str) -> str:

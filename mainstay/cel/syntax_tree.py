@@ -1,7 +1,7 @@
 """An expression as a tree, read from what the compiler writes: the message `cel.expr.CheckedExpr` of the CEL project.
 
 Only for looking at (cost.py, and which variables an expression uses): the library evaluates its own copy. Macros are
-expanded there already: `all`, `exists`, `map` and `filter` are all a `Comprehension`.
+expanded there already: `all`, `exists`, `map` and `filter` are all a `LoopNode`.
 """
 
 from collections.abc import Iterator
@@ -12,104 +12,104 @@ _CHECKED: Final = b"type.googleapis.com/cel.expr.CheckedExpr"
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class LiteralNode:
     value: str | None
     """The text, if it is one. What other constants are worth does not matter here."""
     is_truth_or_number: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class NameNode:
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Select:
-    operand: "Node"
+class SelectNode:
+    operand: "TreeNode"
     field: str
     is_test: bool
     """Of `has(x.field)`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallNode:
     function: str
-    arguments: tuple["Node", ...]
+    arguments: tuple["TreeNode", ...]
     """What it is called on comes first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class AggregateNode:
     """A list, or the keys and values of a map."""
 
-    parts: tuple["Node", ...]
+    parts: tuple["TreeNode", ...]
     is_list: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Comprehension:
-    over: "Node"
+class LoopNode:
+    over: "TreeNode"
     variables: tuple[str, ...]
     accumulator: str
-    start: "Node"
-    condition: "Node"
-    step: "Node"
-    result: "Node"
+    start: "TreeNode"
+    condition: "TreeNode"
+    step: "TreeNode"
+    result: "TreeNode"
 
 
-Node = Literal | Name | Select | Call | Aggregate | Comprehension
+TreeNode = LiteralNode | NameNode | SelectNode | CallNode | AggregateNode | LoopNode
 
 
-def read_tree(serialized: bytes) -> Node:
+def read_tree(serialized: bytes) -> TreeNode:
     """The tree of a compiled expression."""
     fields = dict(_fields(serialized))
     assert fields[1] == _CHECKED, fields[1]
     return _node(dict(_fields(fields[2]))[4])
 
 
-def find_selected(tree: Node, name: str) -> tuple[str, ...]:
+def find_selected(tree: TreeNode, name: str) -> tuple[str, ...]:
     """The fields of a variable that an expression reads by name, sorted."""
     found: set[str] = set()
     for node in walk(tree):
-        if isinstance(node, Select) and node.operand == Name(name):
+        if isinstance(node, SelectNode) and node.operand == NameNode(name):
             found.add(node.field)
     return tuple(sorted(found))
 
 
-def find_names(tree: Node) -> frozenset[str]:
-    return frozenset(node.name for node in walk(tree) if isinstance(node, Name))
+def find_names(tree: TreeNode) -> frozenset[str]:
+    return frozenset(node.name for node in walk(tree) if isinstance(node, NameNode))
 
 
-def walk(tree: Node) -> Iterator[Node]:
+def walk(tree: TreeNode) -> Iterator[TreeNode]:
     waiting = [tree]
     while waiting:
         node = waiting.pop()
         yield node
         match node:
-            case Select(operand=operand):
+            case SelectNode(operand=operand):
                 waiting.append(operand)
-            case Call(arguments=parts) | Aggregate(parts=parts):
+            case CallNode(arguments=parts) | AggregateNode(parts=parts):
                 waiting.extend(parts)
-            case Comprehension():
+            case LoopNode():
                 waiting += [node.over, node.start, node.condition, node.step, node.result]
             case _:
                 pass
 
 
-def _node(data: bytes) -> Node:
+def _node(data: bytes) -> TreeNode:
     for number, value in _fields(data):
         match number:
             case 3:
                 return _literal(value)
             case 4:
-                return Name(_text(dict(_fields(value)).get(1, b"")))
+                return NameNode(_text(dict(_fields(value)).get(1, b"")))
             case 5:
                 select = dict(_fields(value))
-                return Select(_node(select[1]), _text(select[2]), bool(select.get(3)))
+                return SelectNode(_node(select[1]), _text(select[2]), bool(select.get(3)))
             case 6:
                 return _call(value)
             case 7:
-                return Aggregate(tuple(_node(each) for at, each in _fields(value) if at == 1), is_list=True)
+                return AggregateNode(tuple(_node(each) for at, each in _fields(value) if at == 1), is_list=True)
             case 8:
                 return _map(value)
             case 9:
@@ -119,16 +119,16 @@ def _node(data: bytes) -> Node:
     raise ValueError("an expression without a content")
 
 
-def _literal(data: bytes) -> Literal:
+def _literal(data: bytes) -> LiteralNode:
     for number, value in _fields(data):
         if number in (6, 7):
-            return Literal(value.decode("utf-8", "replace"), is_truth_or_number=False)
-    return Literal(None, is_truth_or_number=True)
+            return LiteralNode(value.decode("utf-8", "replace"), is_truth_or_number=False)
+    return LiteralNode(None, is_truth_or_number=True)
 
 
-def _call(data: bytes) -> Call:
+def _call(data: bytes) -> CallNode:
     function = ""
-    arguments: list[Node] = []
+    arguments: list[TreeNode] = []
     for number, value in _fields(data):
         if number == 1:
             arguments.insert(0, _node(value))
@@ -136,22 +136,22 @@ def _call(data: bytes) -> Call:
             function = _text(value)
         elif number == 3:
             arguments.append(_node(value))
-    return Call(function, tuple(arguments))
+    return CallNode(function, tuple(arguments))
 
 
-def _map(data: bytes) -> Aggregate:
-    parts: list[Node] = []
+def _map(data: bytes) -> AggregateNode:
+    parts: list[TreeNode] = []
     for number, entry in _fields(data):
         if number == 2:
             parts += [_node(value) for at, value in _fields(entry) if at in (3, 4)]
-    return Aggregate(tuple(parts), is_list=False)
+    return AggregateNode(tuple(parts), is_list=False)
 
 
-def _comprehension(data: bytes) -> Comprehension:
+def _comprehension(data: bytes) -> LoopNode:
     found = dict(_fields(data))
     variables = tuple(_text(found[number]) for number in (1, 8) if number in found)
     parts = [_node(found[number]) for number in (4, 5, 6, 7)]
-    return Comprehension(_node(found[2]), variables, _text(found[3]), *parts)
+    return LoopNode(_node(found[2]), variables, _text(found[3]), *parts)
 
 
 def _text(data: bytes) -> str:

@@ -11,7 +11,7 @@ import pytest
 from mainstay.cel.errors import BadExpression, CostExceeded, EvaluationFailed
 from mainstay.cel.program import COST_MAX_NS, LENGTH_MAX, Budget, Language
 from mainstay.cel.size import VALUES_MAX, Size, measure
-from mainstay.cel.syntax_tree import Comprehension, Name, walk
+from mainstay.cel.syntax_tree import LoopNode, NameNode, walk
 
 CPU_S_MAX = 0.020
 LANGUAGE = Language(("object", "other", "variables"))
@@ -174,7 +174,7 @@ def test_a_tree_shows_what_an_expression_reads():
 
     assert program.find_selected("variables") == ("a", "b")
     assert {"object", "other", "variables"} <= set(program.names)
-    assert any(isinstance(each, Comprehension) and each.over == Name("object") for each in walk(program._tree))
+    assert any(isinstance(each, LoopNode) and each.over == NameNode("object") for each in walk(program._tree))
 
 
 def test_the_library_is_imported_with_the_first_language_only():

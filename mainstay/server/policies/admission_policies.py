@@ -1,8 +1,8 @@
 """Evaluates admission policies: the last look at a write that its object is valid for, before it is committed.
 
 Each API server follows policies and bindings by its own feed, as watches do. So a policy holds on a server from the
-revision that this server has reached, which it publishes (server_state.py). Parameters and namespaces are read from the
-store in the course of the write.
+revision that this server has reached, which it publishes (published_state.py). Parameters and namespaces are read from
+the store in the course of the write.
 
 What a policy has refused is named in the answer, in the audit log and in the journal: the policy with its uid and
 revision, the binding, and the expression. Policies see the writes of clients, by whichever path; not what the server
@@ -25,12 +25,12 @@ from mainstay.journal.record import AppliedPolicy
 from mainstay.server.decisions.write_notes import WriteRequest
 from mainstay.server.policies.evaluation import (
     PolicyVerdict,
-    Violation,
+    PolicyViolation,
     describe_request,
     evaluate,
     show_object,
 )
-from mainstay.server.policies.matching import PolicyWrite
+from mainstay.server.policies.match_rules import PolicyWrite
 from mainstay.server.policies.policy_set import BINDINGS, POLICIES, BoundPolicy, PolicySet
 from mainstay.server.request.options import AdmissionNotes
 from mainstay.server.storage.keyspace import build_key, build_prefix, namespace_key
@@ -107,7 +107,7 @@ class AdmissionPolicies:
         except _NoParameters as error:
             if error.is_allowed or not (error.is_refused or policy.fails_closed):
                 return
-            yield PolicyVerdict((Violation(str(error), "Invalid", "", -1),))
+            yield PolicyVerdict((PolicyViolation(str(error), "Invalid", "", -1),))
             return
         for parameters in found:
             yield evaluate(policy.spec, policy.fails_closed, {**values, "params": parameters})
@@ -183,7 +183,7 @@ class _Outcome:
     def __init__(self, write: PolicyWrite, notes: AdmissionNotes) -> None:
         self._write = write
         self._notes = notes
-        self._denied: list[tuple[BoundPolicy, Violation]] = []
+        self._denied: list[tuple[BoundPolicy, PolicyViolation]] = []
         self._audited: list[dict[str, Any]] = []
         self._annotations: dict[str, list[str]] = {}
 
@@ -221,7 +221,7 @@ class _Outcome:
         if self._denied:
             raise self._deny(*self._denied[0])
 
-    def _deny(self, bound: BoundPolicy, violation: Violation) -> StatusError:
+    def _deny(self, bound: BoundPolicy, violation: PolicyViolation) -> StatusError:
         policy, binding = bound
         self._notes.policies = tuple(_list_applied(each for each, _ in self._denied))
         self._notes.expression = violation.expression

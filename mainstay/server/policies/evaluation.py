@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from mainstay.api.kind import Kind, Object
 from mainstay.cel.errors import BadExpression, EvaluationFailed
-from mainstay.cel.program import Budget, Language, Program
+from mainstay.cel.program import Budget, CelProgram, Language
 from mainstay.server.auth.authorization import User
-from mainstay.server.policies.matching import PolicyWrite
+from mainstay.server.policies.match_rules import PolicyWrite
 
 VARIABLES: Final = ("object", "oldObject", "request", "params", "namespaceObject", "variables")
 MESSAGE_LENGTH_MAX: Final = 5 * 1024
@@ -28,7 +28,7 @@ def language() -> Language:
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class PolicyViolation:
     """A validation that a write does not keep, or that could not be evaluated."""
 
     message: str
@@ -40,7 +40,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class PolicyVerdict:
-    violations: tuple[Violation, ...] = ()
+    violations: tuple[PolicyViolation, ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
     """For the audit log."""
 
@@ -51,7 +51,7 @@ NOT_CONCERNED: Final = PolicyVerdict()
 def evaluate(spec: Mapping[str, Any], fails_closed: bool, values: Mapping[str, Any]) -> PolicyVerdict:
     """`values` are those of the variables that a write has, all but `variables`."""
     scope = _Scope(spec, values)
-    violations: list[Violation] = []
+    violations: list[PolicyViolation] = []
     try:
         if not _is_met(spec, scope):
             return NOT_CONCERNED
@@ -105,7 +105,7 @@ def show_object(kind: Kind, obj: Object | None) -> Object | None:
 
 
 class _Failed(Exception):
-    def __init__(self, violation: Violation) -> None:
+    def __init__(self, violation: PolicyViolation) -> None:
         super().__init__(violation.message)
         self.violation = violation
 
@@ -125,7 +125,7 @@ class _Scope:
             return self._evaluate(source)
         except (EvaluationFailed, BadExpression) as error:
             text = f"expression '{source.strip()}' resulted in error: {error}"
-            raise _Failed(Violation(text, DEFAULT_REASON, source.strip(), index)) from None
+            raise _Failed(PolicyViolation(text, DEFAULT_REASON, source.strip(), index)) from None
 
     def _evaluate(self, source: str) -> Any:
         program = language().compile(source)
@@ -147,7 +147,7 @@ class _Scope:
         self._known = {**self._known, name: value}
 
 
-def find_variables(program: Program, declared: Mapping[str, str]) -> tuple[str, ...]:
+def find_variables(program: CelProgram, declared: Mapping[str, str]) -> tuple[str, ...]:
     """The variables of its policy that an expression needs."""
     return program.find_selected("variables") or tuple(declared)
 
@@ -166,7 +166,7 @@ def _is_met(spec: Mapping[str, Any], scope: _Scope) -> bool:
     return True
 
 
-def _validate(validation: Mapping[str, Any], index: int, scope: _Scope) -> Violation | None:
+def _validate(validation: Mapping[str, Any], index: int, scope: _Scope) -> PolicyViolation | None:
     source = validation["expression"]
     if scope.evaluate(source, index) is True:
         return None
@@ -178,4 +178,4 @@ def _validate(validation: Mapping[str, Any], index: int, scope: _Scope) -> Viola
             said = None  # Then the message without it will have to do.
         if isinstance(said, str) and said.strip() and "\n" not in said.strip() and len(said) <= MESSAGE_LENGTH_MAX:
             message = said.strip()
-    return Violation(message, validation.get("reason") or DEFAULT_REASON, source.strip(), index)
+    return PolicyViolation(message, validation.get("reason") or DEFAULT_REASON, source.strip(), index)

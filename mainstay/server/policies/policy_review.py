@@ -7,7 +7,7 @@ from mainstay.api.errors import StatusCause, invalid, invalid_value
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kind_names import VALIDATING_ADMISSION_POLICIES
 from mainstay.cel.errors import BadExpression
-from mainstay.cel.program import Program
+from mainstay.cel.program import CelProgram
 from mainstay.env import tasks
 from mainstay.server.policies.evaluation import language
 from mainstay.server.request.options import AdmissionNotes
@@ -87,7 +87,7 @@ def _find_problem(source: str, types: tuple[str, ...], variables: Sequence[str],
     return _find_undeclared(program, variables)
 
 
-def _find_undeclared(program: Program, variables: Sequence[str]) -> str:
+def _find_undeclared(program: CelProgram, variables: Sequence[str]) -> str:
     if "variables" not in program.names:
         return ""
     if not variables:

@@ -8,7 +8,7 @@ import msgspec
 
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS
-from mainstay.server.policies.matching import MatchRules, parse_match
+from mainstay.server.policies.match_rules import MatchRules, parse_match
 from mainstay.store.interface import Entry
 
 GROUP: Final = VALIDATING_ADMISSION_POLICIES.group

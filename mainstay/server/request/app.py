@@ -23,7 +23,7 @@ from mainstay.server.node_proxy.agents import Connector
 from mainstay.server.node_proxy.handlers import NodeProxyHandlers
 from mainstay.server.placement.handlers import PlacementHandlers
 from mainstay.server.placement.placement import Placement
-from mainstay.server.policies.server_state import ServerState
+from mainstay.server.policies.published_state import PublishedState
 from mainstay.server.rbac.access_control import AccessControl
 from mainstay.server.request.bodies import Bodies
 from mainstay.server.request.handlers import HandlerTable
@@ -62,7 +62,7 @@ class Api:
         self._authenticator = authenticator
         self._clock = env.clock
         self._service: ApiService | None = None
-        self._state: ServerState | None = None
+        self._state: PublishedState | None = None
         self._large = LargeWork(has_helper=options.has_processes)
         options = replace(options, large=self._large)
         self._placement = placement
@@ -134,7 +134,7 @@ class Api:
         """Keep a ComponentState of this server, under a name that no other one has."""
         objects = self._objects
         kind = self.registry.require(COMPONENT_STATES)
-        self._state = ServerState(name, objects.policies, objects.writes, kind, self._clock)
+        self._state = PublishedState(name, objects.policies, objects.writes, kind, self._clock)
         self._state.start()
 
     async def stop(self) -> None:

@@ -14,7 +14,7 @@ from mainstay.api.kind import Kind, Object
 from mainstay.api.unenforced import SUBRESOURCES
 from mainstay.api.unenforced_search import find_refused, find_unenforced, has_rows
 from mainstay.server.policies.admission_policies import AdmissionPolicies
-from mainstay.server.policies.matching import PolicyWrite
+from mainstay.server.policies.match_rules import PolicyWrite
 from mainstay.server.policies.policy_review import UNSEEN_PARTS, review_policy
 from mainstay.server.policies.policy_set import GROUP as POLICY_GROUP
 from mainstay.server.request.options import AdmissionNotes

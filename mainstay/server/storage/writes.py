@@ -22,7 +22,7 @@ from mainstay.api.errors import (
 )
 from mainstay.api.kind import Kind, Object, Propagation
 from mainstay.env import Env
-from mainstay.server.policies.matching import CREATE, DELETE, UPDATE, PolicyWrite
+from mainstay.server.policies.match_rules import CREATE, DELETE, UPDATE, PolicyWrite
 from mainstay.server.request.options import DeleteOptions, WriteParameters
 from mainstay.server.storage import metadata
 from mainstay.server.storage.account_admission import PodAccounts

@@ -14,7 +14,7 @@ from mainstay.env import tasks
 from mainstay.explain.story.render import lines_of_decision
 from mainstay.journal.record import AppliedPolicy, Ending
 from mainstay.server.auth.authentication import Authenticator
-from mainstay.server.policies.server_state import CHANGES_WITHIN
+from mainstay.server.policies.published_state import CHANGES_WITHIN
 from mainstay.server.request.app import Api
 from mainstay.store import open_memory
 from tests.server.decisions.journal_world import a_journaled_server

@@ -36,7 +36,7 @@ _STATUS: Final = WriteStrategy(STATUS)
 _logger = logging.getLogger(__name__)
 
 
-class ServerState:
+class PublishedState:
     """Kept by one server, under its name."""
 
     def __init__(self, name: str, policies: AdmissionPolicies, writes: ObjectWriter, kind: Kind, clock: Clock) -> None:
