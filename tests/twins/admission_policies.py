@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from mainstay.server.policies.admission_policies import AdmissionPolicies
 from mainstay.server.policies.policy_set import BINDINGS, POLICIES, PolicySet
+from mainstay.server.watch.follower import PrefixFollower
 from mainstay.store.interface import Entry
 
 
@@ -43,7 +43,7 @@ def never_binds_a_policy_again(patch: pytest.MonkeyPatch) -> None:
 
 def says_that_it_has_seen_what_is_committed(patch: pytest.MonkeyPatch) -> None:
     """Whatever is committed, it says that it has seen it."""
-    patch.setattr(AdmissionPolicies, "reached", 10**9)
+    patch.setattr(PrefixFollower, "reached", 10**9)
 
 
 def remembers_which_policies_there_were(patch: pytest.MonkeyPatch) -> None:

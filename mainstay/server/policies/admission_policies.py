@@ -65,11 +65,6 @@ class AdmissionPolicies:
         for _, follower in self._followers:
             await follower.stop()
 
-    @property
-    def reached(self) -> int:
-        """The revision up to which it has seen every policy and binding."""
-        return min(follower.reached for _, follower in self._followers)
-
     async def review(
         self, write: PolicyWrite, asked: WriteRequest, namespace: Entry | None = None, *, is_dry_run: bool
     ) -> None:

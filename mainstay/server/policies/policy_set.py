@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import msgspec
 
-from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS
 from mainstay.server.policies.match_rules import MatchRules, parse_match
 from mainstay.store.interface import Entry
@@ -135,6 +134,3 @@ _EXEMPT: Final = frozenset(
 def is_exempt(group: str, resource: str) -> bool:
     """Whether no policy holds for it: with a policy that refuses policies, no user could undo it."""
     return (group, resource) in _EXEMPT
-
-
-FOLLOWED: Final[tuple[KindName, ...]] = (VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS)

@@ -1,9 +1,12 @@
 """What an API server says about itself: how far it has followed the kinds that it decides by, and its policies.
 
 A ComponentState (loop/component_state.py says what it is for), written past HTTP. A gate that waits until every server
-knows a policy reads there: from the moment at which a server has published a revision, what it acknowledges obeys the
-policies up to that revision. It is written soon after a policy has changed, and now and then even if none has; a server
-that stops removes it.
+knows a policy reads there: from the moment at which a server has published a revision, it judges every request that
+it receives by the policies of that revision or later; one that was under way may have been judged before. It is
+written soon after a policy has changed, and now and then even if none has; a server that stops removes it.
+
+The other kinds that parts of the server follow are there too: roles, priority classes, flow schemas. Not those that
+users define: a server hears of a CustomResourceDefinition some time before it serves it.
 """
 
 import asyncio
@@ -15,14 +18,14 @@ from typing import Any, Final
 from mainstay.api import times
 from mainstay.api.errors import StatusError
 from mainstay.api.kind import Kind, Object
-from mainstay.api.kind_names import COMPONENT_STATES
+from mainstay.api.kind_names import COMPONENT_STATES, DEFINITIONS
 from mainstay.env import Clock, tasks, vital
 from mainstay.env.build import build
-from mainstay.server.policies.admission_policies import AdmissionPolicies
-from mainstay.server.policies.policy_set import FOLLOWED
 from mainstay.server.request.options import DeleteOptions, WriteParameters
+from mainstay.server.storage.keyspace import CORE
+from mainstay.server.storage.object_storage import ObjectStorage
 from mainstay.server.storage.strategies import STATUS, WriteStrategy
-from mainstay.server.storage.writes import ObjectWriter
+from mainstay.server.watch.feed import Feed
 from mainstay.store.errors import StoreError
 
 CHANGES_WITHIN: Final = timedelta(seconds=1)
@@ -36,15 +39,27 @@ _STATUS: Final = WriteStrategy(STATUS)
 _logger = logging.getLogger(__name__)
 
 
+def list_reached(feed: Feed) -> dict[str, int]:
+    """By kind, the revision up to which every part of the server that follows it has taken in all changes."""
+    found: dict[str, int] = {}
+    for follower in feed.followers:
+        group, plural, _ = follower.prefix.split("/", 2)
+        kind = plural if group == CORE else f"{plural}.{group}"
+        if kind != DEFINITIONS.text:
+            found[kind] = min(found.get(kind, follower.reached), follower.reached)
+    return dict(sorted(found.items()))
+
+
 class PublishedState:
     """Kept by one server, under its name."""
 
-    def __init__(self, name: str, policies: AdmissionPolicies, writes: ObjectWriter, kind: Kind, clock: Clock) -> None:
+    def __init__(self, name: str, objects: ObjectStorage, kind: Kind, clock: Clock) -> None:
         """`kind` is ComponentState."""
         assert kind.reference == COMPONENT_STATES, kind
         self.name: Final = f"apiserver-{name.replace(':', '-')}"
-        self._policies = policies
-        self._writes = writes
+        self._policies = objects.policies.known
+        self._feed = objects.feed
+        self._writes = objects.writes
         self._kind = kind
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
@@ -64,16 +79,15 @@ class PublishedState:
         published: dict[str, int] | None = None
         last_ns = 0
         while True:
-            policies, now_ns = self._policies.known.list_revisions(), self._clock.monotonic_ns()
+            policies, now_ns = self._policies.list_revisions(), self._clock.monotonic_ns()
             is_old = timedelta(microseconds=(now_ns - last_ns) // 1000) >= AT_LEAST_EVERY
             if (policies != published or is_old) and await self._try(policies):
                 published, last_ns = policies, now_ns
             await tasks.sleep(CHANGES_WITHIN)
 
     async def _try(self, policies: dict[str, int]) -> bool:
-        revision = self._policies.reached
         status: Object = {
-            "revisions": {each.text: revision for each in FOLLOWED},
+            "revisions": list_reached(self._feed),
             "build": build(),
             "flags": [],
             "policies": policies,

@@ -134,7 +134,7 @@ class Api:
         """Keep a ComponentState of this server, under a name that no other one has."""
         objects = self._objects
         kind = self.registry.require(COMPONENT_STATES)
-        self._state = PublishedState(name, objects.policies, objects.writes, kind, self._clock)
+        self._state = PublishedState(name, objects, kind, self._clock)
         self._state.start()
 
     async def stop(self) -> None:

@@ -261,6 +261,18 @@ class Window:
                     self._by_value[group.only.field].remove(group.only.value, group)
 
 
+class Follower(Protocol):
+    """Keeps something made from all objects under a prefix."""
+
+    prefix: str
+
+    @property
+    def reached(self) -> int:
+        """The revision up to which it has taken in every change."""
+
+    def __hash__(self) -> int: ...
+
+
 class Feed:
     """Follows the store. Make one with `await Feed.start(store)`."""
 
@@ -273,6 +285,8 @@ class Feed:
         self._began = revision
         self.tallies: dict[tuple[str, str, str], EventTally] = {}
         """What was sent, by group, version and plural name of the kind."""
+        self.followers: dict[Follower, None] = {}
+        """The parts of the server that keep something made from all objects of a kind (follower.py)."""
         self._windows: dict[str, Window] = {}
         self._internal_listeners: list[Callable[[KeyChange], None]] = []
         self._failed = FailedObjects("feed")

@@ -36,7 +36,7 @@ class PrefixFollower:
         """`on_reset` is given all that is there, after changes were missed."""
         self._store = store
         self._feed = feed
-        self._prefix = prefix
+        self.prefix = prefix
         self._on_change = on_change
         self._on_reset = on_reset
         self._reading: asyncio.Task[None] | None = None
@@ -48,11 +48,13 @@ class PrefixFollower:
 
     async def start(self) -> Sequence[Entry]:
         """Begin to follow. Returns what is there, with every change that was heard of until then."""
-        self._feed.window(self._prefix).join(self, self._take, self)
+        self._feed.window(self.prefix).join(self, self._take, self)
+        self._feed.followers[self] = None
         return await self._read()
 
     async def stop(self) -> None:
-        self._feed.window(self._prefix).leave(self, self)
+        self._feed.window(self.prefix).leave(self, self)
+        self._feed.followers.pop(self, None)
         if self._reading is not None:
             await tasks.stop(self._reading)
 
@@ -85,11 +87,11 @@ class PrefixFollower:
 
     async def _read_all(self) -> tuple[dict[str, Entry], int]:
         """Everything at one revision, by key."""
-        page = await self._store.range(self._prefix, limit=PAGE_ENTRIES)
+        page = await self._store.range(self.prefix, limit=PAGE_ENTRIES)
         entries = list(page.entries)
         while page.remaining:
             page = await self._store.range(
-                self._prefix, at=page.revision, limit=PAGE_ENTRIES, after=page.entries[-1].key
+                self.prefix, at=page.revision, limit=PAGE_ENTRIES, after=page.entries[-1].key
             )
             entries += page.entries
         return {entry.key: entry for entry in entries}, page.revision
@@ -106,7 +108,7 @@ class PrefixFollower:
             except BrokenInvariant:
                 raise
             except Exception as error:  # noqa: BLE001 - logged, shown by the check, and tried again
-                self._failed.note(self._prefix, error)
+                self._failed.note(self.prefix, error)
                 await tasks.sleep(FAILED_RETRY_AFTER)
 
     def _take(self, change: KeyChange) -> bytes:
@@ -125,7 +127,7 @@ class PrefixFollower:
         self._is_missing_changes = True
         if self._heard is not None or (self._reading is not None and not self._reading.done()):
             return  # A read is under way, or about to be tried again: it notices.
-        self._reading = vital.spawn(self._reset(), name=f"follower/{self._prefix.rstrip('/')}", may_end=True)
+        self._reading = vital.spawn(self._reset(), name=f"follower/{self.prefix.rstrip('/')}", may_end=True)
 
     def tell(self, data: bytes) -> None:
         """Nothing is ever rendered for us."""
@@ -135,4 +137,4 @@ class PrefixFollower:
 
     def end(self, reason: bytes) -> None:
         """The feed ends listeners that are too slow. This one only takes notes."""
-        raise RuntimeError(f"the feed has dropped the follower of {self._prefix}: {reason.decode(errors='replace')}")
+        raise RuntimeError(f"the feed has dropped the follower of {self.prefix}: {reason.decode(errors='replace')}")

@@ -60,6 +60,8 @@ async def test_a_server_publishes_the_policies_that_it_has_seen(sim):
         names = ("validatingadmissionpolicies/small", "validatingadmissionpolicybindings/small")
         assert [status["policies"][name] for name in names] == versions
         assert status["revisions"][VALIDATING_ADMISSION_POLICIES.text] >= max(versions)
+        assert {"clusterroles.rbac.authorization.k8s.io", "pods"} < set(status["revisions"])
+        assert "customresourcedefinitions.apiextensions.k8s.io" not in status["revisions"]
 
         await client.delete(f"{BINDINGS}/small")
         await tasks.sleep(2 * CHANGES_WITHIN)
