@@ -251,7 +251,9 @@ class ServerProcess:
         closing.push_async_callback(api.stop)
         if options.traces:
             await self._send_spans(store, journal, metrics)
-        await api.advertise(*await self._listen(api.answer, tls), self.url)
+        host, port = await self._listen(api.answer, tls)
+        await api.advertise(host, port, self.url)
+        api.publish_state(f"{host}-{port}")
         await self._worker.run(self._write_kubeconfigs, certificates)
         renewing = vital.spawn(self._renew(tls, connector), name="certificates")
         closing.push_async_callback(tasks.stop, renewing)

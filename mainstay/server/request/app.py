@@ -128,7 +128,6 @@ class Api:
         endpoint = ServerEndpoint(host, port)
         self._service = ApiService(self._objects.store, self._objects.writes, self.registry, self._clock, endpoint)
         await self._service.start()
-        self.publish_state(f"{host}-{port}")
 
     def publish_state(self, name: str) -> None:
         """Keep a ComponentState of this server, under a name that no other one has."""
