@@ -32,6 +32,8 @@ def test_the_policy_of_the_guide_denies_what_it_says(kubectl):
         assert [(row["NAME"], row["VALIDATIONS"], row["PARAMKIND"]) for row in rows] == [
             ("few-replicas", "1", "<unset>")
         ]
+        states = kubectl.table("get", "componentstates.mainstay.dev")
+        assert any(row["NAME"].startswith("apiserver-") for row in states)
     finally:
         kubectl("delete", "-f", "-", stdin=manifest)
     kubectl("scale", "deployment", "web", "--replicas=0")
