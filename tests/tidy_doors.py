@@ -24,7 +24,9 @@ DOORS: Final = {
     # What an agent serves to the API server: logs, exec, ports, and resource usage.
     "agent/serve": "server",
     # The kinds that are always there, each declared in the module of its theme.
-    "api/kinds": "apiextensions checks controller_settings decisions flowcontrol mainstay metrics pods policy rbac sampling",
+    "api/kinds": (
+        "apiextensions checks controller_settings decisions flowcontrol mainstay metrics pods policy rbac sampling"
+    ),
     # What `kubectl get` shows of each kind: the columns, and how they are filled.
     "api/tables": "jsonpath texts",
     # One package per workload or concern: each compares desired with observed state and corrects the difference.

@@ -8,7 +8,7 @@ Two things keep the bound near the truth. `times` is how often a node is evaluat
 library's limit. And the elements of a list are together no larger than the list: an operation on an element is charged
 with the whole list once for each pass through it (`SizeBound.passes`), and not once for each element.
 
-The figures were measured (docs/decisions/0015-cel-by-googles-library.md) and rounded up.
+The figures were measured (docs/decisions/0016-cel-by-googles-library.md) and rounded up.
 """
 
 import re
