@@ -60,6 +60,7 @@ KNOWN_SEEDS: Final[dict[tuple[str, Callable[[pytest.MonkeyPatch], None]], int]] 
     ("ghost-node", caches.keeps_what_is_missing_from_a_state): 7,
     ("half-said", node_health.says_it_of_pods_only_once): 5,
     ("held-rollout", holds.fills_up_what_is_held): 78,
+    ("late-commits", transactions.charges_a_pod_that_may_have_ended): 3,
     ("late-commits", transactions.uses_a_reservation_whatever_has_become_of_it): 2,
     ("leaders-and-clocks", scenarios.counts_from_when_it_finds_its_renewal): 8,
     ("members-can-leave", database.says_once_that_a_member_has_joined): 2,
