@@ -35,7 +35,7 @@ ACTIVE: Final = "ScalingActive"
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """What a look leads to. What is said afterwards also depends on the write (`build_status`)."""
+    """What a look leads to. What the status says afterwards also depends on the write (`build_status`)."""
 
     replicas: int | None = None
     """What the scale is to be set to; None: it stays."""
@@ -183,7 +183,7 @@ def _warn(condition: Condition, message: str) -> Tell:
     return Tell(condition.reason, message, is_warning=True)
 
 
-# What is said.
+# Status and Events.
 
 
 def build_status(known: AutoscalerInput, plan: ScalePlan) -> Object:
@@ -223,6 +223,6 @@ def list_events(known: AutoscalerInput, plan: ScalePlan) -> tuple[Tell, ...]:
     return (*plan.events, Tell("FailedRescale", f"{text}; error: {known.outcome}", is_warning=True))
 
 
-def is_told(status: Object, wanted: Mapping[str, Any]) -> bool:
+def is_up_to_date(status: Object, wanted: Mapping[str, Any]) -> bool:
     """Whether a status says all of this already. What is None is to be gone."""
     return all((status.get(name) or None) == (value or None) for name, value in wanted.items())

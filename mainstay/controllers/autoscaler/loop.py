@@ -37,7 +37,7 @@ from mainstay.client.entry import Change
 from mainstay.client.errors import ApiError, Conflict, Fenced, NotFound, Throttled, Unavailable
 from mainstay.client.indexes import NAMESPACE
 from mainstay.client.served_kinds import served_kinds
-from mainstay.controllers.autoscaler.decide import ScalePlan, build_status, decide, is_told, list_events
+from mainstay.controllers.autoscaler.decide import ScalePlan, build_status, decide, is_up_to_date, list_events
 from mainstay.controllers.autoscaler.limits import ZONE_QUOTA_EXCEEDED
 from mainstay.controllers.autoscaler.observation import (
     NO_MEMORY,
@@ -232,7 +232,7 @@ class Autoscaling(FreshReadLoop[ObjectKey]):
         self, autoscaler: Object, known: AutoscalerInput, plan: ScalePlan, view: tuple[ViewPart, ...]
     ) -> None:
         metadata, status = autoscaler["metadata"], build_status(known, plan)
-        if is_told(known.status, status):
+        if is_up_to_date(known.status, status):
             return
         body = {"metadata": {"uid": metadata["uid"]}, "status": status}
         key = ObjectKey(metadata["namespace"], metadata["name"])

@@ -106,8 +106,8 @@ class AutoscalerInput:
     """By component that reads ZoneQuotas: how far its cache is, as it says itself (ComponentState)."""
     memory: AutoscalerMemory = NO_MEMORY
     outcome: str = ""
-    """Of the write to the scale: empty if there was none, `RESCALED`, or the error. Only what is said afterwards
-    depends on it."""
+    """Of the write to the scale: empty if there was none, `RESCALED`, or the error. Only the status and
+    the Events depend on it."""
 
 
 def get_spec(known: AutoscalerInput, *path: str) -> Any:

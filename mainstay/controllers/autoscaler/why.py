@@ -89,7 +89,7 @@ async def why_autoscaler(case: Case, autoscaler: Object) -> Finding:
 
 
 async def _ask_target(case: Case, autoscaler: Object) -> Finding | None:
-    """What is said of the target itself; None if it has all that it wants, or is not known."""
+    """What the room of the target finds; None if it has all that it wants, or is not known."""
     reference = autoscaler["spec"]["scaleTargetRef"]
     kind = _find_kind(reference)
     if kind is None:

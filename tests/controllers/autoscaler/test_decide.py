@@ -197,7 +197,7 @@ def test_bounds_hold_without_any_metric():
 # The target.
 
 
-def test_a_target_without_a_scale_is_told_of():
+def test_a_target_without_a_scale_is_named_in_the_condition_and_an_event():
     known = replace(an_input(None), unknown=ScaleUnknown("deployments.apps web not found"))
     plan = decide(known, [])
     assert (reasons(plan), [each.reason for each in plan.events]) == (
@@ -300,7 +300,7 @@ def test_the_minimum_holds_although_the_target_is_limited():
     assert decide(blocked(200, minReplicas=5), pods(2)).replicas == 5
 
 
-# What is said.
+# Status and Events.
 
 
 def test_the_status_after_a_rescale_has_the_new_size_and_its_time():
@@ -322,7 +322,7 @@ def test_the_status_after_a_rescale_has_the_new_size_and_its_time():
     assert [(each.reason, each.message) for each in list_events(done, plan)] == [("SuccessfulRescale", text)]
 
 
-def test_a_refused_rescale_is_said_and_leaves_the_size():
+def test_a_refused_rescale_sets_the_condition_and_leaves_the_size():
     known = replace(an_input(a_target(2), samples(100, 100), status={"desiredReplicas": 2}), outcome="forbidden")
     plan = decide(known, pods(2))
     status = build_status(known, plan)

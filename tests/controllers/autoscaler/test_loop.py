@@ -114,7 +114,7 @@ async def test_a_scale_is_not_written_over_a_version_that_was_not_read(sim, monk
     assert [type(each).__name__ for each in refused] == ["Conflict"]
 
 
-async def test_a_missing_target_is_said_and_found_when_it_comes(sim):
+async def test_a_missing_target_is_named_in_the_condition(sim):
     scaled = await Scaled(sim).start()
     spec = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "late"}, "maxReplicas": 3}
     await scaled.client.create(AUTOSCALERS, {"metadata": {"name": "late", "namespace": NAMESPACE}, "spec": spec})
