@@ -95,7 +95,9 @@ def controllers(
         raise click.UsageError(f"--lease-duration: {error}") from error
     election = LeaseSettings(times=times, retry_every=min(RETRY_EVERY, lease_duration / 8))
     loop = LoopSettings(workers=workers, queue=QueueSettings(resync=resync or None))
-    settings = ComponentSettings(loop=loop, lease=election, has_events=True, build=build(), impersonates=impersonate)
+    settings = ComponentSettings(
+        loop=loop, lease=election, has_events=True, is_operated=True, build=build(), impersonates=impersonate
+    )
 
     def make(client: "Client", env: "Env", instance: str, recorder: "Recorder | None") -> "Controllers":
         return Controllers(

@@ -19,6 +19,7 @@ from mainstay.loop.events import EventRecorder
 from mainstay.loop.holds import Holding
 from mainstay.loop.kernel import Loop, LoopContext, LoopSpec
 from mainstay.loop.lease import Leader, LeaseSettings
+from mainstay.loop.queue.items import Figures
 from mainstay.loop.queue_settings import LiveQueueSettings
 from mainstay.loop.record import Recorder
 from mainstay.loop.term import Term
@@ -37,6 +38,8 @@ class ComponentSettings:
     flags: tuple[str, ...] = ()
     has_events: bool = False
     """Whether people are told of what is done, as Events. Programs do so (`main.run`); tests count writes."""
+    is_operated: bool = False
+    """Whether its queues follow ControllerSettings, and their figures are published. Programs do so."""
     impersonates: bool = True
     """Whether each controller of the cluster itself acts as a user of its own (controllers/component.py)."""
 
@@ -73,7 +76,9 @@ class Component:
         self._is_elected = elected
         self._recorder = recorder
         self.events = EventRecorder(client, env.clock, name, self.instance) if self.settings.has_events else None
-        self._queue_settings = LiveQueueSettings(client, self.informers, self.settings.loop.queue)
+        self._queue_settings = (
+            LiveQueueSettings(client, self.informers, self.settings.loop.queue) if self.settings.is_operated else None
+        )
         self.holding = Holding(
             client, self.informers, env, recorder=recorder, build=self.settings.build, events=self.events
         )
@@ -83,7 +88,9 @@ class Component:
         # Asked for now, so that they fill while this process is only a candidate.
         self.loops = self._controller_loops(None)
         publishing = start_publishing(self.instance, self.state, self.client, self._env, self.settings.publish)
-        following = vital.spawn(self._queue_settings.follow(), name="queue-settings", may_end=True)
+        following = None
+        if self._queue_settings is not None:
+            following = vital.spawn(self._queue_settings.follow(), name="queue-settings", may_end=True)
         telling = None if self.events is None else self.events.start()
         try:
             if not self._is_elected:
@@ -93,7 +100,8 @@ class Component:
             await leader.run(self._lead)
         finally:
             await tasks.stop(publishing)
-            await tasks.stop(following)
+            if following is not None:
+                await tasks.stop(following)
             if telling is not None:
                 await tasks.stop(telling)
             self.holding.close()
@@ -102,16 +110,18 @@ class Component:
     def state(self) -> ComponentState:
         revisions = {informer.cache.kind.text: informer.cache.revision for informer in self.informers.all()}
         term = self.term.text if self.term is not None else ""
-        queues = [loop.kernel.queue for loop in self.loops]
         return ComponentState(
             revisions,
             self.settings.build,
             self.settings.flags,
             term=term,
             controllers=self.holding.gates,
-            # A process that only stands by does not work on its queues.
-            queues={queue.name: queue.figures() for queue in queues if queue is not None and self.is_leading},
+            queues=self._measure_queues() if self.settings.is_operated and self.is_leading else {},
         )
+
+    def _measure_queues(self) -> dict[str, Figures]:
+        queues = [loop.kernel.queue for loop in self.loops]
+        return {queue.name: queue.figures() for queue in queues if queue is not None}
 
     @property
     def is_leading(self) -> bool:

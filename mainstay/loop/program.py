@@ -57,7 +57,7 @@ async def _run(
         Client(config, env, user_agent=name) as client,
         Shipper(client, env, source=instance, local=local) as shipper,
     ):
-        settings = settings or ComponentSettings(has_events=True, build=build())
+        settings = settings or ComponentSettings(has_events=True, is_operated=True, build=build())
         component = Component(
             name,
             controllers,

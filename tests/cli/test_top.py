@@ -9,7 +9,7 @@ from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.cli.exits import Exit
 from mainstay.cli.top import show_queues
 from mainstay.env import tasks
-from mainstay.loop.component import Component
+from mainstay.loop.component import Component, ComponentSettings
 from tests.cli.paper import Paper
 from tests.client.world import World, a_world
 from tests.loop.copying import Copying
@@ -18,7 +18,9 @@ from tests.server.world import a_deployment
 
 @asynccontextmanager
 async def a_component(sim, world: World) -> AsyncIterator[Component]:
-    component = Component("copying", [Copying()], world.client, sim.env("one"))
+    component = Component(
+        "copying", [Copying()], world.client, sim.env("one"), settings=ComponentSettings(is_operated=True)
+    )
     running = tasks.spawn(component.run(), name="one")
     await tasks.sleep(timedelta(seconds=30))
     yield component

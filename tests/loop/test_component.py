@@ -43,12 +43,7 @@ async def test_a_component_says_how_far_it_has_come_and_under_which_term(sim):
         state = await world.client.get(COMPONENT_STATES, "copying")
         status = state["status"]
         assert status["revisions"]["deployments.apps"] >= int(deployment["metadata"]["resourceVersion"])
-        assert status["revisions"].keys() == {
-            "deployments.apps",
-            "configmaps",
-            "controllersettings.mainstay.dev",
-            "holds.mainstay.dev",
-        }
+        assert status["revisions"].keys() == {"deployments.apps", "configmaps", "holds.mainstay.dev"}
         assert component.term is not None
         assert status["term"] == component.term.text
         await tasks.stop(running)

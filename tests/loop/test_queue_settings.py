@@ -12,7 +12,7 @@ from mainstay.api.kinds.controller_settings import CONTROLLER_SETTINGS as KIND
 from mainstay.api.kinds.controller_settings import QueueSpec, parse_queue
 from mainstay.client.errors import Invalid
 from mainstay.env import tasks
-from mainstay.loop.component import Component
+from mainstay.loop.component import Component, ComponentSettings
 from mainstay.loop.queue.items import EnqueueReason, KeyRetry, KeyState, Priority, QueueSettings
 from mainstay.loop.queue_settings import build_settings
 from tests.client.world import a_world
@@ -21,6 +21,7 @@ from tests.loop.queues import S, a_queue, failed, take, taken
 from tests.server.world import a_deployment
 
 MINUTE = timedelta(minutes=1)
+OPERATED = ComponentSettings(is_operated=True)
 
 
 def an_object(name: str, **queue: Any) -> dict[str, Any]:
@@ -179,7 +180,7 @@ def test_weights_hold_for_tenants_that_are_there():
 async def test_a_process_follows_its_settings_without_a_restart(sim):
     async with a_world(sim) as world:
         await world.client.create(CONTROLLER_SETTINGS, an_object("default", retriesBurst=7))
-        component = Component("copying", [Copying()], world.client, sim.env("one"))
+        component = Component("copying", [Copying()], world.client, sim.env("one"), settings=OPERATED)
         running = tasks.spawn(component.run(), name="one")
         await tasks.sleep(MINUTE)
         (loop,) = component.loops
@@ -212,7 +213,7 @@ class Urgent(Copying):
 
 async def test_what_enqueues_an_object_does_so_with_the_objects_own_priority(sim):
     async with a_world(sim) as world:
-        component = Component("urgent", [Urgent()], world.client, sim.env("one"))
+        component = Component("urgent", [Urgent()], world.client, sim.env("one"), settings=OPERATED)
         running = tasks.spawn(component.run(), name="one")
         for name, replicas in (("web", 2), ("old", 0)):
             await world.client.create(DEPLOYMENTS, a_deployment(name, replicas), "default")
