@@ -4,8 +4,9 @@ Its pods are spread over the zones, at most three more in one than in another. I
 room, because a batch of the same tenant uses it up. So of eight replicas two wait: zones a and b are refused by the
 spreading, and zone-c by the quota.
 
-There is no autoscaler yet. `Autoscaler` stands in for it: a controller of its own, in a process of its own, that adds
-replicas when too few are ready for too long.
+`Autoscaler` stands in for the real one (controllers/autoscaler/): a controller of its own, in a process of its own,
+that adds replicas when too few are ready for too long. The text's timeline depends on that rule, which the real one
+does not have.
 """
 
 from collections.abc import Mapping
