@@ -1,9 +1,10 @@
 """Placement policies are activated, replaced and deactivated while pods come and go, and their watch is late. (SPEC W7)
 
 Two versions of a policy bound the skew over zones of one workload, and tie: the server lets one be active at a time. A
-wider policy, for the whole tenant, only weighs nodes. In one zone there is little room, so that the bound keeps pods
-waiting. In the end each recorded decision is looked at again, with the policies as its view had them: it names the most
-specific one that was active then, by uid and revision, and no pod went where the skew that its scheduler knew of would
+wider policy, for the whole tenant, only weighs nodes; a canary is active beside them, limited to a share of the
+workloads. In one zone there is little room, so that the bound keeps pods waiting. In the end each recorded decision is
+looked at again, with the policies as its view had them: it names the most specific one that was active then, by uid and
+revision, the same for all revisions of a workload; and no pod went where the skew that its scheduler knew of would
 become too large. When no bound is active any more, all pods get a node at once: nothing else is going to wake them.
 """
 
@@ -18,7 +19,8 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES, PLACEMENT_POLICIES, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_resources import is_over
-from mainstay.api.well_known_labels import ZONE_LABEL
+from mainstay.api.policy_scope import WorkloadShare, has_workload
+from mainstay.api.well_known_labels import HASH_LABEL, ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, Invalid, NotFound
 from mainstay.explain.placements import is_placement, node_chosen
@@ -43,13 +45,20 @@ ROOM: Final = {"a": "100", "b": "100", "c": "2"}
 """By zone. In the last one there is none for a third pod."""
 API: Final = "risk-api"
 OTHERS: Final = "batch"
+CANARY: Final = "api-canary"
+SHARES: Final = (10, 50, 100)
+"""In percent. The workload that it is about is in all but the first."""
+TEMPLATES: Final = ("6f4d", "9c1b")
+"""A workload has pods of two revisions."""
 LABELLED: Final = {"selector": {"matchLabels": {"app": API}}}
 # The most specific first: the order that the check goes by.
 POLICIES: Final[dict[str, dict[str, Any]]] = {
+    CANARY: {"policyVersion": "v3", "scope": LABELLED, "limit": {"percent": SHARES[0]}},
     "api-v1": {"policyVersion": "v1", "scope": LABELLED, "maxZoneSkew": 1},
     "api-v2": {"policyVersion": "v2", "scope": LABELLED, "maxZoneSkew": 2, "scores": {"MostAllocated": 5}},
     "tenant-v1": {"policyVersion": "v1", "scope": {"tenant": NAMESPACE}, "scores": {"MostAllocated": 3}},
 }
+UNLIMITED: Final = tuple(name for name in POLICIES if name != CANARY)
 BOUNDS: Final = tuple(name for name, spec in POLICIES.items() if "maxZoneSkew" in spec)
 CHECK: Final = "policies"
 SETTINGS: Final = SchedulerSettings(
@@ -78,16 +87,19 @@ class PolicyScopes(SchedulingStage):
 
     async def turn(self, client: Client) -> None:
         with suppress(AlreadyExists, Invalid, NotFound):  # It is there, or gone, or ties with one that is active.
-            match self.choose("what", 4):
-                case 0:
+            match self.choose("what", 9):
+                case 0 | 1:
                     await self._change_policy(client)
-                case 1 if self._made:
+                case 2:
+                    await self._change_canary(client)
+                case 3 | 4 if self._made:
                     await end_pod(client, f"pod-{1 + self.choose('which pod', self._made)}")
                 case _:
                     for _ in range(1 + self.choose("pods", 3)):
                         self._made += 1
                         app = (API, API, OTHERS)[self.choose("app", 3)]
-                        await client.create(PODS, _owned(f"pod-{self._made}", app))
+                        template = TEMPLATES[self.choose("template", len(TEMPLATES))]
+                        await client.create(PODS, _owned(f"pod-{self._made}", app, template))
 
     async def _change_policy(self, client: Client) -> None:
         """Activate a version or deactivate it; now and then make it again, which is another object. The scheduler may
@@ -98,7 +110,7 @@ class PolicyScopes(SchedulingStage):
                     if tap.prefix.startswith("mainstay.dev/placementpolicies/"):
                         tap.hold()
                         self.world.after(LATE, tap.release)
-        name = list(POLICIES)[self.choose("which policy", len(POLICIES))]
+        name = UNLIMITED[self.choose("which policy", len(UNLIMITED))]
         if not self.choose("again", 5):
             await client.delete(PLACEMENT_POLICIES, name)
             await self._create(client, name)
@@ -109,6 +121,11 @@ class PolicyScopes(SchedulingStage):
                 if other != name:
                     await client.patch(PLACEMENT_POLICIES, other, "", {"spec": {"active": False}})
         await client.patch(PLACEMENT_POLICIES, name, "", {"spec": {"active": is_active}})
+
+    async def _change_canary(self, client: Client) -> None:
+        limit = {"percent": SHARES[self.choose("share", len(SHARES))]}
+        spec = {"active": bool(self.choose("active", 3)), "limit": limit}
+        await client.patch(PLACEMENT_POLICIES, CANARY, "", {"spec": spec})
 
     async def _create(self, client: Client, name: str) -> None:
         await client.create(PLACEMENT_POLICIES, {"metadata": {"name": name}, "spec": POLICIES[name]})
@@ -145,9 +162,10 @@ class PolicyScopes(SchedulingStage):
         policies, _ = await past.all(PLACEMENT_POLICIES, seen[PLACEMENT_POLICIES.text])
         pod, _ = await past.one(PODS, _key(record), record.looked_at[0].revision)
         app = next(iter(pod.entries())).object()["metadata"]["labels"]["app"]
-        active = {each["metadata"]["name"]: each["metadata"] for each in policies if each["spec"]["active"]}
-        name = next((name for name in POLICIES if name in active and (app == API or name not in BOUNDS)), "")
-        expected = [(name, active[name]["uid"], int(active[name]["resourceVersion"]))] if name else []
+        active = [each for each in policies if each["spec"]["active"] and _applies(each, app)]
+        active.sort(key=lambda each: list(POLICIES).index(each["metadata"]["name"]))
+        found = [each["metadata"] for each in active[:1]]
+        expected = [(each["name"], each["uid"], int(each["resourceVersion"])) for each in found]
         named = [(each.name, each.uid, each.revision) for each in record.policies]
         if named != expected:
             raise Violated(
@@ -184,11 +202,22 @@ def _count_by_zone(pods: Sequence[Object], assumed: Sequence[tuple[Object, str]]
     return found
 
 
-def _owned(name: str, app: str) -> Object:
+def _applies(policy: Object, app: str) -> bool:
+    """Whether it applies to the pods of a workload. That both its revisions are in a share or not is the promise."""
+    spec = policy["spec"]
+    if spec["scope"] == LABELLED and app != API:
+        return False
+    limit = spec.get("limit")
+    share = WorkloadShare(policy["metadata"]["name"], limit["percent"] if limit else 100)
+    return has_workload(share, f"{NAMESPACE}/ReplicaSet/{app}")
+
+
+def _owned(name: str, app: str, template: str) -> Object:
     """A pod of one of the two workloads."""
     pod = a_pod(name, cpu="1")
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "uid": f"uid-{app}", "controller": True}
-    pod["metadata"] |= {"labels": {"app": app}, "ownerReferences": [owner]}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{app}-{template}", "uid": f"uid-{app}"}
+    labels = {"app": app, HASH_LABEL: template}
+    pod["metadata"] |= {"labels": labels, "ownerReferences": [{**owner, "controller": True}]}
     return pod
 
 

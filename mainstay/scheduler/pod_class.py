@@ -15,7 +15,7 @@ from mainstay.api.labels import LabelSelector, build_selector, from_labels, from
 from mainstay.api.memo import Memo, encoded
 from mainstay.api.node_terms import NodeRequirements, Preference, parse_preferences, parse_requirements
 from mainstay.api.pod_resources import HostPort
-from mainstay.api.policy_scope import ScopedPod
+from mainstay.api.policy_scope import ScopedPod, find_workload
 from mainstay.api.taints import Toleration, parse_tolerations
 from mainstay.api.well_known_labels import REGION_LABEL, ZONE_LABEL
 from mainstay.scheduler.cache.charge import CachedCharge, WorkloadPods, build_charge, find_reservation, spec_parts
@@ -85,12 +85,16 @@ class PodToPlace:
     charge: CachedCharge
     """What it will take on its node."""
     priority_class: str = ""
+    workload: str = ""
+    """Names the workload it belongs to, over all revisions of a Deployment (api/policy_scope.py)."""
 
     @property
     def scoped(self) -> ScopedPod:
         """What scopes of policies look at."""
         kept = self.pod_class
-        return ScopedPod(self.namespace, self.charge.labels, self.priority_class, kept.zones, kept.regions)
+        return ScopedPod(
+            self.namespace, self.charge.labels, self.priority_class, kept.zones, kept.regions, self.workload
+        )
 
 
 def pod_to_place(pod: Object) -> PodToPlace:
@@ -103,6 +107,7 @@ def pod_to_place(pod: Object) -> PodToPlace:
         build_class(pod),
         build_charge(pod),
         (pod.get("spec") or _NOTHING).get("priorityClassName") or "",
+        find_workload(pod),
     )
 
 

@@ -1,16 +1,32 @@
 """Which pods a placement policy applies to, and which of several is the most specific."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from mainstay.api.node_terms import parse_requirements
-from mainstay.api.policy_scope import PolicyScope, ScopedPod, is_active, overlap, parse_scope, selects, specificity
+from mainstay.api.policy_scope import (
+    PolicyScope,
+    ScopedPod,
+    WorkloadShare,
+    find_workload,
+    has_workload,
+    is_active,
+    overlap,
+    parse_scope,
+    selects,
+    specificity,
+)
 from mainstay.api.well_known_labels import REGION_LABEL, ZONE_LABEL
 
 
 def a_scope(**scope: Any) -> PolicyScope:
-    found = parse_scope({"metadata": {"name": "p"}, "spec": {"scope": scope}})
+    return limited(scope, None)
+
+
+def limited(scope: dict[str, Any], limit: dict[str, Any] | None) -> PolicyScope:
+    found = parse_scope({"metadata": {"name": "p"}, "spec": {"scope": scope, "limit": limit}})
     assert found is not None
     return found
 
@@ -21,8 +37,13 @@ def a_pod(
     priority_class: str = "",
     zones: tuple[str, ...] | None = None,
     regions: tuple[str, ...] | None = None,
+    workload: str = "",
 ) -> ScopedPod:
-    return ScopedPod(namespace, labels or {}, priority_class, zones, regions)
+    return ScopedPod(namespace, labels or {}, priority_class, zones, regions, workload)
+
+
+def owned_by(kind: str, name: str) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "controller": True}
 
 
 def labelled(**labels: str) -> dict[str, Any]:
@@ -102,6 +123,92 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
 def test_two_scopes_overlap_if_some_pod_can_be_in_both(one, other, is_shared):
     assert overlap(a_scope(**one), a_scope(**other)) is is_shared
     assert overlap(a_scope(**other), a_scope(**one)) is is_shared
+
+
+# Limits.
+
+
+def in_share(percent: int, policy: str = "p") -> set[str]:
+    names = [f"risk/ReplicaSet/web-{number}" for number in range(2000)]
+    return {name for name in names if has_workload(WorkloadShare(policy, percent), name)}
+
+
+def test_a_larger_share_contains_the_smaller_one_and_each_is_about_as_large_as_it_says():
+    shares = [in_share(percent) for percent in (1, 10, 50, 99, 100)]
+
+    assert all(smaller < larger for smaller, larger in pairwise(shares))
+    assert [len(each) / 20 for each in shares] == pytest.approx([1, 10, 50, 99, 100], abs=2)
+
+
+def test_two_policies_take_other_shares():
+    assert in_share(10) != in_share(10, "q")
+
+
+@pytest.mark.parametrize(
+    ("limit", "is_selected"),
+    [
+        (None, True),
+        ({"percent": 100}, True),
+        ({"scope": {"selector": labelled(app="api")}}, True),
+        ({"scope": {"selector": labelled(app="web")}}, False),
+        ({"scope": {"namespaces": ["shop"]}}, False),
+    ],
+)
+def test_a_limited_policy_selects_what_its_scope_and_its_limit_select(limit, is_selected):
+    pod = a_pod(labels={"app": "api"}, workload="risk/ReplicaSet/api")
+
+    assert selects(limited({"namespaces": ["risk"]}, limit), pod) is is_selected
+    assert not selects(limited({"namespaces": ["shop"]}, limit), pod)
+
+
+def test_a_share_is_one_of_the_pods_in_scope():
+    scope = limited({"namespaces": ["risk"]}, {"percent": 50})
+    names = [f"risk/ReplicaSet/web-{number}" for number in range(100)]
+
+    assert {name for name in names if selects(scope, a_pod(workload=name))} == in_share(50) & set(names)
+    assert not any(selects(scope, a_pod("shop", workload=name)) for name in names)
+
+
+@pytest.mark.parametrize("limit", [{"percent": 100}, {"scope": {}}])
+def test_a_limit_is_more_specific_than_the_same_scope_without_it_and_less_than_any_narrower_scope(limit):
+    wide = {"namespaces": ["a", "b"]}
+
+    assert specificity(limited(wide, None)) < specificity(limited(wide, limit)) < specificity(a_scope(namespaces=["a"]))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_shared"),
+    [
+        ({"percent": 1}, {"percent": 1}, True),
+        ({"percent": 1}, {"scope": {"namespaces": ["a"]}}, True),
+        ({"scope": {"namespaces": ["a"]}}, {"scope": {"namespaces": ["b"]}}, False),
+        ({"scope": {"selector": labelled(app="x")}}, {"scope": {"selector": labelled(app="y")}}, False),
+        ({"scope": {"selector": labelled(app="x")}}, None, True),
+    ],
+)
+def test_limited_scopes_overlap_if_some_pod_can_be_in_both(one, other, is_shared):
+    assert overlap(limited({}, one), limited({}, other)) is is_shared
+    assert overlap(limited({}, other), limited({}, one)) is is_shared
+
+
+def test_a_limit_and_a_scope_that_share_no_pod_overlap_with_nothing():
+    assert not overlap(limited({"namespaces": ["a"]}, {"scope": {"namespaces": ["b"]}}), a_scope())
+
+
+@pytest.mark.parametrize(
+    ("metadata", "workload"),
+    [
+        ({}, "risk/Pod/web-1"),
+        ({"ownerReferences": [{"kind": "ReplicaSet", "name": "web-6f4d"}]}, "risk/Pod/web-1"),  # It controls nothing.
+        ({"ownerReferences": [owned_by("ReplicaSet", "web-6f4d")]}, "risk/ReplicaSet/web"),
+        ({"ownerReferences": [owned_by("ReplicaSet", "web")]}, "risk/ReplicaSet/web"),
+        ({"ownerReferences": [owned_by("StatefulSet", "db-6f4d")]}, "risk/StatefulSet/db-6f4d"),
+    ],
+)
+def test_a_workload_is_the_owner_without_the_hash_of_its_template(metadata, workload):
+    pod = {"metadata": {"namespace": "risk", "name": "web-1", "labels": {"pod-template-hash": "6f4d"}, **metadata}}
+
+    assert find_workload(pod) == workload
 
 
 def test_a_policy_without_a_scope_is_not_one_for_all_pods():

@@ -115,6 +115,30 @@ def test_a_policy_without_a_scope_applies_only_where_it_is_named():
     assert build_policies([a_policy("base", active=False)], base="base") == NO_POLICIES
 
 
+def test_a_limited_policy_takes_its_share_of_the_workloads_and_leaves_the_rest_to_the_version_before():
+    canary = a_policy("v2", {"namespaces": ["risk"]}, limit={"percent": 30})
+    policies = build_policies([a_policy("v1", {"namespaces": ["risk"]}), canary, a_policy("all", {})])
+
+    chosen = {
+        number: {
+            name_of(policies, namespace="risk", labels={"pod-template-hash": template}, owner=f"web{number}-{template}")
+            for template in ("6f4d", "9c1b")
+        }
+        for number in range(100)
+    }
+
+    assert all(len(each) == 1 for each in chosen.values())
+    assert 15 <= sum(each == {"v2"} for each in chosen.values()) <= 45
+    assert {name for each in chosen.values() for name in each} == {"v1", "v2"}
+    assert name_of(policies, namespace="shop") == "all"
+
+
+def test_a_limited_policy_takes_no_pod_from_one_with_a_narrower_scope():
+    policies = build_policies([a_policy("all-v2", {}, limit={"percent": 100}), a_policy("risk", {"tenant": "risk"})])
+
+    assert [name_of(policies, namespace=each) for each in ("risk", "shop")] == ["risk", "all-v2"]
+
+
 def test_a_choice_names_the_policy_by_uid_and_revision():
     chosen = build_policies([a_policy("all", {})]).choose(pod_to_place(a_pod()))
 

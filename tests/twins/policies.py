@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from mainstay.api.kind import Object
+from mainstay.api.owners import find_controller
+from mainstay.api.policy_scope import is_active
 from mainstay.scheduler.active_policies import ActivePolicies, ChosenPolicy
 from mainstay.scheduler.cache.feed import CacheFeed
 from mainstay.scheduler.component import Scheduler
@@ -25,14 +28,46 @@ def activates_by_what_was_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PolicyPoint, "parts_for", parts_for)
 
 
+def looks_for_ties_only_when_a_policy_becomes_active(patch: pytest.MonkeyPatch) -> None:
+    """Not when the limit of one that is active goes."""
+    honest = PolicyPoint.applies_to
+
+    def applies_to(self: PolicyPoint, intended: Intended) -> bool:
+        return honest(self, intended) and not (intended.old is not None and is_active(intended.old))
+
+    patch.setattr(PolicyPoint, "applies_to", applies_to)
+
+
 def knows_no_ties(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("mainstay.server.placement.policy_commit.overlap", lambda one, other: False)
 
 
-SERVER_TWINS: Sequence[Twin] = [activates_by_what_was_read, knows_no_ties]
+SERVER_TWINS: Sequence[Twin] = [
+    activates_by_what_was_read,
+    knows_no_ties,
+    looks_for_ties_only_when_a_policy_becomes_active,
+]
 
 
 # In the scheduler.
+
+
+def divides_workloads_by_pod(patch: pytest.MonkeyPatch) -> None:
+    """Pods of one workload go by two policies."""
+    patch.setattr("mainstay.scheduler.pod_class.find_workload", lambda pod: pod["metadata"]["name"])
+
+
+def takes_each_revision_for_a_workload(patch: pytest.MonkeyPatch) -> None:
+    def find_workload(pod: Object) -> str:
+        owner = find_controller(pod)
+        return "" if owner is None else f"{pod['metadata']['namespace']}/{owner['kind']}/{owner['name']}"
+
+    patch.setattr("mainstay.scheduler.pod_class.find_workload", find_workload)
+
+
+def does_not_look_at_limits(patch: pytest.MonkeyPatch) -> None:
+    """Whoever is in the scope of a canary goes by it."""
+    patch.setattr("mainstay.api.policy_scope.has_workload", lambda share, workload: True)
 
 
 def keeps_the_first_policies_that_it_saw(patch: pytest.MonkeyPatch) -> None:

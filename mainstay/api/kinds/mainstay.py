@@ -241,18 +241,28 @@ _POLICY_SCOPE = _object(
     regions=_check_each(_text),
     tenant=_name,
 )
+
+
+def _limit(value: Any, path: str, causes: list[StatusCause]) -> None:
+    fields = _object((), percent=_number(1, _PERCENT_MAX), scope=_policy_scope)
+    _closed(fields, "percent", "scope")(value, path, causes)
+    if isinstance(value, dict) and (value.get("percent") is None) == (value.get("scope") is None):
+        causes.append(invalid_value(path, ", ".join(sorted(value)) or "{}", "must have either percent or scope"))
+
+
 _PLACEMENT_POLICY = _closed(
     _object(
         ("policyVersion",),
         policyVersion=_text,
         scope=_policy_scope,
         active=_truth,
+        limit=_limit,
         maxZoneSkew=_number(1, _SKEW_MAX),
         filters=_filters,
         scores=_scores,
         resources=_resource_weights,
     ),
-    *("policyVersion", "scope", "active", "maxZoneSkew", "filters", "scores", "resources"),
+    *("policyVersion", "scope", "active", "limit", "maxZoneSkew", "filters", "scores", "resources"),
 )
 
 _POLICY_ROLLOUT = _object(
@@ -289,13 +299,16 @@ def _validator(
 
 
 def _validate_policy(new: Object, old: Object | None) -> Sequence[StatusCause]:
-    """What a version says does not change under those who decide by it: once it was active, only `active` changes."""
+    """What a version says does not change under those who decide by it: once it was active, only how far it is rolled
+    out changes."""
     causes = list(_PLACEMENT_VALID(new, old))
+    if not causes and new["spec"].get("limit") is not None and new["spec"].get("scope") is None:
+        causes.append(forbidden_value("spec.limit", "a policy without scope applies to all pods of a scheduler"))
     if old is None or causes or not _was_active(old):
         return causes
     spec, was = new["spec"], old.get("spec") or {}
     for field in sorted({*spec, *was}):
-        if field != "active" and spec.get(field) != was.get(field):
+        if field not in _ROLLED_OUT_BY and spec.get(field) != was.get(field):
             version = was.get("policyVersion")
             detail = f"version {version} has been active and is immutable: create a new PlacementPolicy"
             causes.append(forbidden_value(f"spec.{field}", detail))
@@ -320,6 +333,7 @@ def _prepare_policy(new: Object, old: Object | None) -> None:
 
 
 _PLACEMENT_VALID = _validator(_PLACEMENT_POLICY)
+_ROLLED_OUT_BY = ("active", "limit")
 
 
 def _default_amounts(*fields: str) -> Callable[[Object], None]:

@@ -1,9 +1,9 @@
 """Placement policies at the commit: two active ones of equal specificity never select the same pod.
 
-Which policies are active is read from the store when one becomes active. Two that are activated at once, on whichever
-servers, both write the same key on condition that it has not changed since they read it: the second one is judged
-again, and finds the first. The key says nothing but that; the policies themselves are what counts. To deactivate or to
-remove a policy needs none of it, because that can only end a tie.
+Which policies are active is read from the store when one becomes active, or gets another limit while it is. Two that
+are activated at once, on whichever servers, both write the same key on condition that it has not changed since they
+read it: the second one is judged again, and finds the first. The key says nothing but that; the policies themselves are
+what counts. To deactivate or to remove a policy needs none of it, because that can only end a tie.
 """
 
 from typing import Final
@@ -31,7 +31,9 @@ class PolicyPoint:
 
     def applies_to(self, intended: Intended) -> bool:
         new, old = intended.new, intended.old
-        return new is not None and is_active(new) and not (old is not None and is_active(old))
+        if new is None or not is_active(new):
+            return False
+        return old is None or not is_active(old) or parse_scope(old) != parse_scope(new)
 
     async def parts_for(self, intended: Intended) -> TransactionParts:
         """Raises `StatusError` (422) if another active policy ties with it."""
@@ -56,5 +58,6 @@ def _require_no_tie(kind: Kind, new: Object, other: Object) -> None:
             f'ties with the active PlacementPolicy "{name}": some pods are in both scopes, and neither scope is more'
             f" specific; narrow the scope, or deactivate {name} first"
         )
-        shown = msgspec.json.encode(new["spec"]["scope"]).decode()
-        raise invalid(kind.kind, kind.group, new["metadata"]["name"], [invalid_value("spec.scope", shown, detail)])
+        field = "scope" if scope.limit is None else "limit"
+        shown = msgspec.json.encode(new["spec"][field]).decode()
+        raise invalid(kind.kind, kind.group, new["metadata"]["name"], [invalid_value(f"spec.{field}", shown, detail)])

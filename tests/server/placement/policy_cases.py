@@ -1,4 +1,5 @@
-"""Placement policies that are activated at once at two servers: at most one of those that tie becomes active."""
+"""Placement policies that are activated at once at two servers, one of them with a limit first: at most one of those
+that tie becomes active."""
 
 import asyncio
 from datetime import timedelta
@@ -20,7 +21,10 @@ SCOPES: tuple[dict[str, Any], ...] = (
     {"namespaces": ["b"]},
     {"tenant": "a"},
     {"namespaces": ["a", "b"]},
+    {"tenant": "b"},
 )
+CANARY = "p-2"
+"""It becomes active with a limit, which then goes."""
 
 
 class Tied(AssertionError):
@@ -38,7 +42,7 @@ def a_policy(name: str = "p", scope: dict[str, Any] | None = None, **spec: Any) 
 
 
 async def activate_at_once(sim: Simulation, faults: Faults | None = None) -> int:
-    """How many of the policies became active. Raises `Tied`."""
+    """How many of the policies became active, without a limit. Raises `Tied`."""
     etcd = FakeEtcd(sim.choices)
     stores = [EtcdStore(etcd.client(), chance=Chance(bytes([n]))) for n in range(3)]
     async with a_server(sim, "one", stores[0]) as one, a_server(sim, "two", stores[1]) as two:
@@ -47,11 +51,13 @@ async def activate_at_once(sim: Simulation, faults: Faults | None = None) -> int
         etcd.faults = faults or Faults()
 
         async def activate(client: Client, name: str) -> None:
-            for _ in range(5):
-                body = {"spec": {"active": True}}
-                answer = await client.ask("PATCH", f"{POLICIES}/{name}", body, "application/merge-patch+json")
-                if answer.status in (200, 422):
-                    return
+            limits = [{"percent": 50}, None] if name == CANARY else [None]
+            for limit in limits:
+                for _ in range(5):
+                    body = {"spec": {"active": True, "limit": limit}}
+                    answer = await client.ask("PATCH", f"{POLICIES}/{name}", body, "application/merge-patch+json")
+                    if answer.status in (200, 422):
+                        break
 
         await asyncio.gather(*(activate((one, two)[n % 2], f"p-{n}") for n in range(len(SCOPES))))
         etcd.faults = Faults()
@@ -61,7 +67,7 @@ async def activate_at_once(sim: Simulation, faults: Faults | None = None) -> int
         for number, each in enumerate(active):
             for other in active[:number]:
                 _require_order(each, other)
-        return len(active)
+        return sum("limit" not in each["spec"] for each in active)
 
 
 def _require_order(one: Any, other: Any) -> None:

@@ -35,6 +35,12 @@ async def change(client: Client, name: str, **spec: Any) -> Any:
         ({"scope": {"namespace": "a"}}, "spec.scope.namespace", "unknown field"),
         ({"scope": {"tenant": "a", "namespaces": ["b"]}}, "spec.scope.tenant", "a tenant is a namespace"),
         ({"weights": {"cpu": 1}}, "spec.weights", "unknown field"),
+        ({"scope": {}, "limit": {"percent": 0}}, "spec.limit.percent", "must be greater than or equal to 1"),
+        ({"scope": {}, "limit": {"percent": 101}}, "spec.limit.percent", "must be less than or equal to 100"),
+        ({"scope": {}, "limit": {"percent": 50, "scope": {}}}, "spec.limit", "must have either percent or scope"),
+        ({"scope": {}, "limit": {}}, "spec.limit", "must have either percent or scope"),
+        ({"scope": {}, "limit": {"scope": {"namespace": "a"}}}, "spec.limit.scope.namespace", "unknown field"),
+        ({"limit": {"percent": 50}}, "spec.limit", "a policy without scope applies to all pods of a scheduler"),
     ],
 )
 async def test_a_name_that_the_scheduler_does_not_know_is_refused(sim, spec, field, problem):
@@ -79,6 +85,43 @@ async def test_a_version_may_change_until_it_is_active_and_never_after_that(sim)
     assert active.body["details"]["causes"][0]["message"] == f"Forbidden: {detail}"
     assert [each.status for each in inactive] == [422, 422]
     assert (again.status, again.body["status"]) == (200, {"wasActive": True})
+
+
+async def test_how_far_a_version_is_rolled_out_may_change_while_it_is_active(sim):
+    async with a_server(sim) as client:
+        await client.create(POLICIES, a_policy("v1", {}, active=True))
+        await client.create(POLICIES, a_policy("v2", {}))
+        changes: list[dict[str, Any]] = [
+            {"active": True, "limit": {"percent": 10}},
+            {"limit": {"percent": 100}},
+            {"limit": {"percent": None, "scope": {"tenant": "a"}}},
+        ]
+
+        assert [(await change(client, "v2", **each)).status for each in changes] == [200, 200, 200]
+
+
+async def test_a_limit_that_goes_may_not_leave_a_tie(sim):
+    async with a_server(sim) as client:
+        await client.create(POLICIES, a_policy("v1", {}, active=True))
+        await client.create(POLICIES, a_policy("v2", {}, active=True, limit={"percent": 100}))
+
+        unlimited = await change(client, "v2", limit=None)
+        await change(client, "v1", active=False)
+        alone = await change(client, "v2", limit=None)
+        back = await change(client, "v1", active=True)
+        back_limited = await change(client, "v1", active=True, limit={"percent": 100})
+
+    assert [each.status for each in (unlimited, alone, back, back_limited)] == [422, 200, 422, 200]
+    assert 'ties with the active PlacementPolicy "v1"' in unlimited.body["message"]
+
+
+async def test_two_limited_policies_may_not_tie(sim):
+    async with a_server(sim) as client:
+        await client.create(POLICIES, a_policy("v1", {}, active=True, limit={"percent": 10}))
+
+        answer = await client.ask("POST", POLICIES, a_policy("v2", {}, active=True, limit={"percent": 20}))
+
+    assert (answer.status, answer.body["details"]["causes"][0]["field"]) == (422, "spec.limit")
 
 
 async def test_that_it_was_active_cannot_be_removed_from_its_status(sim):
@@ -131,7 +174,7 @@ async def test_a_policy_that_is_deactivated_or_removed_makes_room_for_another(si
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_of_policies_that_tie_and_are_activated_at_once_one_becomes_active(seed):
-    # Of the four, those of a single namespace: two for the same one. The fourth is wider, and below them.
+    # Of those of a single namespace, one for each; the canary may keep its limit. One is wider, and below them.
     assert policy_cases.run(seed) == 3
 
 
