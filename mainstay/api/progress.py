@@ -69,6 +69,13 @@ class ProgressLimit(_Part, frozen=True):
     cause: str = ""
     """Another word for programs, where the reason leaves open which of several it is: `SkewTooLarge`."""
 
+    @property
+    def words(self) -> str:
+        noun = "replica waits" if self.count == 1 else "replicas wait"
+        cause = f" ({self.cause})" if self.cause and self.cause != self.reason else ""
+        message = f": {self.message}" if self.message else ""
+        return f"{self.count} {noun} to be {self.stage} by {self.component}, {self.reason}{cause}{message}"
+
 
 class ProgressAction(_Part, frozen=True):
     action: str

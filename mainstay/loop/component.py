@@ -117,6 +117,7 @@ class Component:
             term=term,
             controllers=self.holding.gates,
             queues=self._measure_queues() if self.settings.is_operated and self.is_leading else {},
+            errors={loop.kernel.name: loop.kernel.counters.errors_in_a_row for loop in self.loops},
         )
 
     def _measure_queues(self) -> dict[str, Figures]:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from mainstay.api import times
 from mainstay.api.holds import ParsedHold
@@ -22,6 +22,9 @@ from mainstay.env import Env, tasks, vital
 from mainstay.loop.queue.items import Figures
 
 _logger = logging.getLogger(__name__)
+
+ERRORS_WORTH_A_WRITE: Final = 3
+"""From so many errors in a row on they are published at once: others hold their rollouts for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,15 @@ class ComponentState:
 
     queues: Mapping[str, Figures] = field(default_factory=dict)
     """Of the controllers that work here now, by name."""
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """By controller, how many decisions in a row failed through no fault of their objects."""
 
     @property
     def essence(self) -> dict[str, Any]:
         """What is worth a write at once if it has changed. Queues that are at rest are alike, however much they did."""
         queues = [(name, each.ready, each.backing_off, each.terminal) for name, each in sorted(self.queues.items())]
-        return {**self.status(), "queues": queues}
+        failing = [name for name, count in sorted(self.errors.items()) if count >= ERRORS_WORTH_A_WRITE]
+        return {**self.status(), "queues": queues, "failing": failing}
 
     def status(self) -> dict[str, Any]:
         return {
@@ -60,11 +66,13 @@ class ComponentState:
                 for name, held in sorted(self.controllers.items())
                 if held is not None
             ],
-            "queues": [_describe(name, figures) for name, figures in sorted(self.queues.items())],
+            "queues": [
+                _describe(name, figures, self.errors.get(name, 0)) for name, figures in sorted(self.queues.items())
+            ],
         }
 
 
-def _describe(name: str, figures: Figures) -> dict[str, Any]:
+def _describe(name: str, figures: Figures, errors: int) -> dict[str, Any]:
     return {
         "name": name,
         "ready": figures.ready,
@@ -80,6 +88,7 @@ def _describe(name: str, figures: Figures) -> dict[str, Any]:
         "retries": figures.retries,
         "resyncs": figures.resyncs,
         "passedOver": figures.passed_over,
+        "errorsInARow": errors,
     }
 
 

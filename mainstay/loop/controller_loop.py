@@ -197,13 +197,14 @@ class ControllerLoop:
         view = View(self._caches, self._clock.wall(), self._seed, key)
         subject = self._caches[self.controller.kind].get(key)
         memory = self._memory.get(key)
+        has_failed = False
         try:
             decision = self.controller.decide(view, key, memory)
         except BrokenInvariant:
             raise
         except Exception as error:  # noqa: BLE001 - reported; one object's bug must not stop the others
             self._report_bug(key, error)
-            decision = failure_to_decide(error)
+            decision, has_failed = failure_to_decide(error), True
         finally:
             view.close()
         self._remember(key, decision.memory)
@@ -217,6 +218,8 @@ class ControllerLoop:
             if subject is not None:
                 for change in self._echoes.end(key):
                     self._changed(change)
+        has_failed = has_failed or isinstance(acted.error, Unavailable | Throttled)
+        self.kernel.counters.errors_in_a_row = self.kernel.counters.errors_in_a_row + 1 if has_failed else 0
         if self.kernel.recorder is not None:
             basis = Basis(name, item, view, memory, subject)
             self.kernel.recorder(record_decision(self.kernel.origin, self.controller, basis, decision, acted))

@@ -4,7 +4,7 @@ No part of a distributed system sees failures. It sees signs: a heartbeat is lat
 cut. Each sign has innocent explanations, so each may decide only what can be undone if the explanation was innocent. A
 missed heartbeat may stop new pods from being placed on a node; it may not remove those that are there. The table says
 so, as data, for every signal and every response, and `allowed` is the only way to ask it. Controllers collect evidence,
-ask, and do no more than what is allowed.
+ask, and do no more than what is allowed. signals.py has the collectors that several of them share.
 
 *Strength* is how long or how often a signal has been seen, judged by the collector, which knows the periods:
 
@@ -23,6 +23,7 @@ What it does not promise: that an allowed response is wise. It says what a contr
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -168,10 +169,8 @@ TABLE: Final[Mapping[Signal, SignalRow]] = MappingProxyType(
                 EvidenceResponse.READ_AGAIN: _HINT,
                 EvidenceResponse.STOP_TRAFFIC: _HINT,
                 EvidenceResponse.RESTART_CONTAINER: _REPEATED,
-                EvidenceResponse.PAUSE_ROLLOUT: _REPEATED,
-                EvidenceResponse.ROLL_BACK: _SUSTAINED,
             },
-            scopes=(Scope.POD, Scope.WORKLOAD),
+            scopes=(Scope.POD,),
             innocently="something that the pod depends on is down, or the probe is too strict",
             may_not="a pod that is not ready is not replaced or evicted: its successor would depend on the same things",
         ),
@@ -271,6 +270,17 @@ class Evidence:
     scope: Scope
     name: str = ""
     """Of what it is about."""
+    since: datetime | None = None
+    """From when on it has been so, as far as the collector knows."""
+    detail: str = ""
+    """What was measured, for people: `oldest key 75s in the queue`."""
+
+    @property
+    def words(self) -> str:
+        """In one line, for conditions and reasons."""
+        about = f" of {self.scope.lower()} {self.name}" if self.name else f" of {self.scope.lower()}"
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{self.signal} ({self.strength.name.lower()}){about}{detail}"
 
     def __post_init__(self) -> None:
         if self.scope not in TABLE[self.signal].scopes:

@@ -75,6 +75,9 @@ class LoopCounters:
     waits_for_own_writes: int = 0
     late_own_writes: int = 0
     """Times that a cache took longer than `caught_up_within`."""
+    errors_in_a_row: int = 0
+    """Decisions since the last good one that failed through no fault of their objects: `decide` raised, or no server
+    took the write. Evidence `ControllerErrors` (signals.py)."""
 
 
 class Kernel:

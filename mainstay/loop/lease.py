@@ -36,7 +36,9 @@ from mainstay.client.errors import (
     Unavailable,
 )
 from mainstay.env import Env, tasks
+from mainstay.loop.evidence import EvidenceResponse, allowed
 from mainstay.loop.fencing import LeaseTimes, MayStart, ObservedLease, holder_times, may_start, observed
+from mainstay.loop.signals import collect_lease_expiry
 from mainstay.loop.term import Deposed, Term
 
 _logger = logging.getLogger(__name__)
@@ -67,7 +69,8 @@ def may_take(lease: Object, identity: str, seen: ObservedLease, now_ns: int, tim
     if said > times.duration:
         # The holder counts on longer than we would give it.
         times = replace(times, duration=said)
-    return isinstance(may_start(seen, now_ns, times), MayStart)
+    is_fenced = isinstance(may_start(seen, now_ns, times), MayStart)
+    return EvidenceResponse.TAKE_LEADERSHIP in allowed(collect_lease_expiry(lease, is_fenced=is_fenced))
 
 
 class Leader:

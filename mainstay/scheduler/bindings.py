@@ -1,8 +1,9 @@
 """What becomes of bindings: send them, act on each answer, and find out about those without one.
 
     BINDING ──bound──► confirmed, until the cache shows it
-       │ refused: the node is left out, and the pod gets another candidate at once, `candidates_max` times in a row;
-       │          then it is unschedulable, and tried again by itself
+       │ refused: the node is left out, and the pod gets another candidate: at once, or after its backoff when that is
+       │          repeated (evidence `BindConflicts`), `candidates_max` times in a row; then it is unschedulable, and
+       │          tried again by itself
        │ not done: the pod backs off
        └ no answer: the same binding is sent again until there is one, or the cache shows it
 
@@ -21,6 +22,8 @@ from mainstay.api.kind import Object
 from mainstay.client.client import Client
 from mainstay.client.errors import Fenced
 from mainstay.env import Clock, tasks
+from mainstay.loop.evidence import EvidenceResponse, allowed
+from mainstay.loop.signals import collect_bind_conflicts
 from mainstay.scheduler.bind import Answer, Binder, BindRefused, Bound, NotDone, Unknown
 from mainstay.scheduler.cache.charge import build_unconfirmed_charge
 from mainstay.scheduler.cache.unconfirmed import UnconfirmedWatch
@@ -181,7 +184,12 @@ class Bindings:
         if answer.cause is BindingCause.HELD_BY_GHOSTS:
             self.unconfirmed.refused(node)
         if answer.cause is not BindingCause.OTHER and len(pod.left_out) < self._settings.candidates_max:
-            self._state.queue.put_back(uid, now_ns)
+            may = allowed(collect_bind_conflicts(str(pod.key), len(pod.left_out), str(answer.cause)))
+            if EvidenceResponse.SLOW_DOWN in may:
+                # So many nodes were not what the caches show: they are behind, and get time to catch up.
+                self._state.queue.back_off(uid, now_ns)
+            else:
+                self._state.queue.put_back(uid, now_ns)
             return
         if answer.cause is not BindingCause.OTHER:
             self.give_up_for_now(pod, answer.message, attempt.deciding.name, now_ns, str(answer.cause))

@@ -7,7 +7,7 @@ from typing import Any
 from mainstay.api import times
 from mainstay.api.annotations import REPLACES, SLOT
 from mainstay.api.holds import HoldScope
-from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, NODES, PODS, REPLICASETS
+from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, HOLDS, NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.deployment.controller import Deployments
 from mainstay.controllers.replicaset.controller import ReplicaSets
@@ -192,6 +192,7 @@ def a_view(
     pods: Iterable[Object] = (),
     nodes: Iterable[Object] = (),
     holds: Iterable[Object] = (),
+    states: Iterable[Object] = (),
     now: datetime = NOON,
 ) -> View:
     indexes = {controller.kind: controller.indexes}
@@ -199,7 +200,7 @@ def a_view(
         indexes[reads.kind] = (*indexes.get(reads.kind, ()), *reads.indexes)
     objects = {PODS: pods, NODES: nodes, REPLICASETS: sets}
     if controller.kind == DEPLOYMENTS:
-        objects |= {DEPLOYMENTS: deployments, HOLDS: holds}
+        objects |= {DEPLOYMENTS: deployments, HOLDS: holds, COMPONENT_STATES: states}
     return View.of(objects, now, indexes=indexes)
 
 

@@ -42,6 +42,8 @@ from mainstay.agent.runner import Exited, Running
 from mainstay.api import times
 from mainstay.api.annotations import is_at_most_one
 from mainstay.api.kind import Object
+from mainstay.loop.evidence import EvidenceResponse, allowed
+from mainstay.loop.signals import collect_failed_probe
 
 NOTICE: Final = timedelta(seconds=2)
 """How long a deleted pod's containers are left alone at most while it cannot be reported that it is not ready."""
@@ -226,7 +228,7 @@ def _running(container: Container, latest: ContainerAttempt, facts: PodFacts, gr
     if isinstance(hook_state, HookFailed):
         return [_end(container, grace, EndReason.POST_START)]
     verdicts = facts.probes.get(latest.id)
-    if verdicts is not None and verdicts.failed is not None:
+    if verdicts is not None and verdicts.failed is not None and _may_restart(container, verdicts.failed):
         is_startup = verdicts.failed is FailedProbe.STARTUP
         probe = container.spec.get("startupProbe" if is_startup else "livenessProbe") or _NOTHING
         seconds = probe.get("terminationGracePeriodSeconds")
@@ -237,6 +239,11 @@ def _running(container: Container, latest: ContainerAttempt, facts: PodFacts, gr
     if hook is not None and hook_state is None and not is_hook_through(container, facts):
         return [RunHook(latest.id, hook)]
     return []
+
+
+def _may_restart(container: Container, failed: FailedProbe) -> bool:
+    """What a failed probe is evidence for: this container, in its place."""
+    return EvidenceResponse.RESTART_CONTAINER in allowed(collect_failed_probe(container.name, f"{failed} probe"))
 
 
 # Starting it.

@@ -75,7 +75,7 @@ def find_scale_limit(
         return None
     if limit.cause == ZONE_QUOTA_EXCEEDED and (late := _find_late(quota_revision, seen_quotas or {})):
         return FoundLimit(ScaleLimit.LAG, late)
-    return FoundLimit(reason, _describe(limit))
+    return FoundLimit(reason, limit.words)
 
 
 def _classify(limit: ProgressLimit) -> ScaleLimit | None:
@@ -103,10 +103,3 @@ def _find_late(quota_revision: int, seen_quotas: Mapping[str, int]) -> str:
         return ""  # Of several that place pods, one that is up to date is enough.
     name, seen = late[0]
     return f"{name} has seen ZoneQuotas up to revision {seen}, the last change is {quota_revision}"
-
-
-def _describe(limit: ProgressLimit) -> str:
-    noun = "replica waits" if limit.count == 1 else "replicas wait"
-    cause = f" ({limit.cause})" if limit.cause and limit.cause != limit.reason else ""
-    message = f": {limit.message}" if limit.message else ""
-    return f"{limit.count} {noun} to be {limit.stage} by {limit.component}, {limit.reason}{cause}{message}"

@@ -6,8 +6,8 @@ when a set says what came of it. How many is plain arithmetic (rolling.py). So a
 nothing: the sets are as they are, and the next step follows from that alone.
 
 An old set is made smaller only in the very version that was looked at: if it has lost a pod meanwhile, the sum would be
-wrong. A rollout that has passed its deadline stops where it is, while its new pods do not work: it neither grows nor
-takes more of what is old. It is never undone by itself.
+wrong. A rollout stops where it is when there is evidence against the next step (expansion.py), such as a deadline that
+has passed while its new pods do not work: it neither grows nor takes more of what is old. It is never undone by itself.
 
 While a Hold holds the rollout (api/holds.py) the sets stay as they are between the templates. Another number of
 replicas is shared out among them, and the sets replace pods that end.
@@ -23,13 +23,25 @@ from mainstay.api import pod_state
 from mainstay.api.annotations import DESIRED_REPLICAS
 from mainstay.api.holds import ParsedHold
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
+from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.errors import ApiError, Conflict, Throttled, Unavailable
 from mainstay.client.indexes import NAMESPACE, OWNER
 from mainstay.controllers.deployment import holds as rollout_holds
 from mainstay.controllers.deployment import revisions, rolling
 from mainstay.controllers.deployment import status as rollout_status
+from mainstay.controllers.deployment.expansion import (
+    EXPANSION_PAUSED,
+    LOOK_AGAIN,
+    ExpansionPause,
+    RolloutMemory,
+    collect_about_controllers,
+    collect_about_sets,
+    find_growth_limit,
+    find_pause,
+    remember_unobserved,
+    say_pause,
+)
 from mainstay.controllers.deployment.revisions import REVISION
 from mainstay.controllers.deployment.rolling import Bounds, SetSize
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
@@ -39,7 +51,9 @@ from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads, owner
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Patch, Result, Tell, WakeAt
 from mainstay.loop.deletion_order import find_zones
+from mainstay.loop.evidence import Evidence, EvidenceResponse, Signal, allowed
 from mainstay.loop.queue.items import Priority
+from mainstay.loop.signals import collect_rollout_deadline
 from mainstay.loop.view import View
 
 COLLISIONS_MAX: Final = 1000
@@ -55,6 +69,8 @@ class Rollout:
     old: tuple[Object, ...]
     """Oldest first."""
     bounds: Bounds
+    evidence: tuple[Evidence, ...] = ()
+    """Against going on."""
 
     @property
     def sets(self) -> list[Object]:
@@ -79,6 +95,10 @@ class RolloutStep:
     """Sets beyond the history limit may go when all is done."""
     is_rolling: bool = True
     why: str = ""
+    waits_for_status: bool = False
+    """Of a set that has not observed its size."""
+    pause: ExpansionPause | None = None
+    """The evidence for which nothing is done."""
 
 
 class Deployments(Controller):
@@ -91,6 +111,7 @@ class Deployments(Controller):
         ),
         Reads(PODS, indexes=(OWNER,)),
         Reads(NODES),
+        Reads(COMPONENT_STATES),
         rollout_holds.READS,
     )
     writes = (REPLICASETS,)
@@ -99,7 +120,7 @@ class Deployments(Controller):
     def priority(self, obj: Object) -> Priority:
         return rank_workload(obj)
 
-    def decide(self, view: View, key: ObjectKey, memory: None) -> Decision:
+    def decide(self, view: View, key: ObjectKey, memory: RolloutMemory | None) -> Decision:
         deployment = view.get(DEPLOYMENTS, key)
         if deployment is None:
             return Decision()
@@ -115,6 +136,8 @@ class Deployments(Controller):
             )
             return Decision(claimed.patches, status=said.status)
 
+        memory = remember_unobserved(rollout.sets, memory, view.now)
+        rollout = replace(rollout, evidence=_collect_evidence(rollout, view, memory))
         step = next_step(rollout, view) if held is None else held_step(rollout, held)
         actions: list[Action] = []
         created = ""
@@ -142,10 +165,13 @@ class Deployments(Controller):
         result: Result = DONE if said.wake_at is None else WakeAt(said.wake_at, "the progress deadline")
         if held is not None:
             result = WakeAt(held.expires_at, rollout_status.HELD)
+        elif step.pause is not None or step.waits_for_status:
+            result = WakeAt(min(said.wake_at or view.now + LOOK_AGAIN, view.now + LOOK_AGAIN), EXPANSION_PAUSED)
         return Decision(
             tuple(actions),
             result,
-            said.status,
+            say_pause(said.status, step.pause, view.now),
+            memory=memory,
             reasons=(step.why,) if step.why else (),
             events=(*rollout_holds.told_of_hold(deployment, held), *_told(rollout, actions)),
         )
@@ -204,23 +230,36 @@ def next_step(rollout: Rollout, view: View) -> RolloutStep:
 def rolled(rollout: Rollout, view: View) -> RolloutStep:
     bounds, new = rollout.bounds, rollout.new
     old = [read_size(each) for each in rollout.old]
+    pause = find_pause(rollout.evidence)
     if new is None:
-        return RolloutStep(
-            {}, creates=rolling.grown(bounds, SetSize("", 0, 0), old), why="no ReplicaSet has this template"
-        )
-    size = read_size(new)
-    if rollout_status.is_timed_out(rollout.deployment, new) and size.available < size.wanted <= bounds.replicas:
-        return RolloutStep({}, why="progress deadline exceeded")
+        size = 0 if pause is not None else rolling.grown(bounds, SetSize("", 0, 0), old)
+        return RolloutStep({}, creates=size, why="no ReplicaSet has this template", pause=pause)
+    step = _next_size(rollout, new, view)
+    is_expansion = any(step.sizes.get(each.name, each.wanted) < each.wanted for each in old) or (
+        step.sizes.get(new["metadata"]["name"], 0) > read_size(new).wanted
+    )
+    if pause is not None and (is_expansion or step.waits_for_status):
+        return RolloutStep({}, why=pause.message, pause=pause)
+    return step
+
+
+def _next_size(rollout: Rollout, new: Object, view: View) -> RolloutStep:
+    """The next step of the arithmetic."""
+    bounds, size = rollout.bounds, read_size(new)
+    old = [read_size(each) for each in rollout.old]
     grown = rolling.grown(bounds, size, old)
-    if grown != size.wanted:
+    limit = find_growth_limit(new) if grown > size.wanted else None
+    if grown != size.wanted and limit is None:
         return RolloutStep({size.name: grown}, why=f"scaling the new ReplicaSet from {size.wanted} to {grown}")
     if rolling.shrunk(bounds, size, old):
         if unsaid := _unsaid(rollout):
-            return RolloutStep({}, why=f"waiting for the status of {unsaid[0]}")
+            return RolloutStep({}, why=f"waiting for the status of {unsaid[0]}", waits_for_status=True)
         shrunk = rolling.shrunk(bounds, size, _with_spares(rollout, old, view))
         if not shrunk:
             return RolloutStep({}, why="keeping old pods that are the last in their failure domain")
         return RolloutStep(shrunk, why="scaling down old ReplicaSets")
+    if limit is not None:
+        return RolloutStep({}, why=f"the new ReplicaSet does not grow: {limit.words}")
     return RolloutStep({}, tidies=True)
 
 
@@ -287,10 +326,22 @@ def read_size(replica_set: Object) -> SetSize:
 
 def _unsaid(rollout: Rollout) -> list[str]:
     """Sets that have said nothing since they were last sized. One that was larger before, and grows again, would seem
-    to have pods that it has just been told to give up."""
-    return [
-        each["metadata"]["name"] for each in rollout.sets if read_size(each).wanted and not revisions.is_observed(each)
-    ]
+    to have pods that it has just been told to give up. So even a hint of that means to read their status again."""
+    unobserved = [each for each in rollout.evidence if each.signal is Signal.GENERATION_NOT_OBSERVED]
+    return [each.name for each in unobserved if EvidenceResponse.READ_AGAIN in allowed((each,))]
+
+
+def _collect_evidence(rollout: Rollout, view: View, memory: RolloutMemory | None) -> tuple[Evidence, ...]:
+    """Against the next step. What speaks against a rollout says nothing about a Deployment that has no old pods."""
+    active = [each for each in rollout.sets if read_size(each).wanted]
+    new, found = rollout.new, collect_about_sets(active, memory, view.now)
+    if new is not None and rollout_status.is_timed_out(rollout.deployment, new):
+        size = read_size(new)
+        if size.available < size.wanted:
+            found += collect_rollout_deadline(rollout.deployment)
+    if any(read_size(each).wanted for each in rollout.old):
+        found += collect_about_controllers(view.all(COMPONENT_STATES), view.now)
+    return found
 
 
 def _with_spares(rollout: Rollout, sizes: Sequence[SetSize], view: View) -> list[SetSize]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from mainstay.api import pod_state, times
 from mainstay.api.holds import HoldReason, ParsedHold
 from mainstay.api.kind import Object
+from mainstay.api.progress import read_progress
 from mainstay.controllers.deployment.rolling import Bounds
 from mainstay.loop.conditions import Truth
 
@@ -224,7 +225,15 @@ def _say_progress(
     elif _has_moved(deployment, counts):
         conditions.put(PROGRESSING, Truth.TRUE, UPDATED, f"{what} is progressing.", about=about, is_news=True)
     elif (at := _deadline(conditions, deployment)) is not None and at <= now:
-        conditions.put(PROGRESSING, Truth.FALSE, TIMED_OUT, f"{what} has timed out progressing.", about=about)
+        conditions.put(
+            PROGRESSING, Truth.FALSE, TIMED_OUT, f"{what} has timed out progressing{_limit(new)}.", about=about
+        )
+
+
+def _limit(new: Object | None) -> str:
+    """What the record of the new set says stands in its way, if it says so."""
+    progress = None if new is None else read_progress(new)
+    return "" if progress is None or progress.limited_by is None else f": {progress.limited_by.words}".rstrip(".")
 
 
 def _has_moved(deployment: Object, counts: dict[str, int]) -> bool:

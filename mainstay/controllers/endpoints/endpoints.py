@@ -25,6 +25,7 @@ from mainstay.controllers.endpoints.routes import (
     list_families,
     reference_to_pod,
     resolve_ports,
+    takes_traffic,
 )
 from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, find_pods, get_selector, selecting_pods
 from mainstay.loop.controller import Controller, Reads, same_name
@@ -94,7 +95,7 @@ def build_subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
         if not ports and is_headless(service) and not service["spec"].get("ports"):
             ports = (None,)
         for port in ports:
-            at.setdefault(port, {})[uid] = publishes_all or pod_state.is_ready(pod)
+            at.setdefault(port, {})[uid] = publishes_all or takes_traffic(pod)
 
     def in_order(uids: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(uids, key=lambda uid: (bodies[uid]["ip"], uid)))

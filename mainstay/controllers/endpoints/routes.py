@@ -12,6 +12,8 @@ from mainstay.api import pod_state
 from mainstay.api.ip_addresses import find_problem
 from mainstay.api.ip_addresses import list_addresses as list_status_addresses
 from mainstay.api.kind import Object
+from mainstay.loop.evidence import EvidenceResponse, allowed
+from mainstay.loop.signals import collect_probe_transitions
 
 HEADLESS: Final = "service.kubernetes.io/headless"
 FAMILY_DEFAULT: Final = "IPv4"
@@ -111,9 +113,14 @@ def _serving_containers(spec: Object) -> Iterable[Object]:
     yield from (each for each in spec.get("initContainers") or () if each.get("restartPolicy") == _SIDECAR)
 
 
+def takes_traffic(pod: Object) -> bool:
+    """Whether nothing that is known of the pod allows to stop its traffic. That is all that its probes decide."""
+    return EvidenceResponse.STOP_TRAFFIC not in allowed(collect_probe_transitions(pod))
+
+
 def build_endpoint(service: Object, pod: Object, addresses: Sequence[str], zone: str = "") -> Endpoint:
     metadata = pod["metadata"]
-    serves, leaves = pod_state.is_ready(pod), pod_state.is_leaving(pod)
+    serves, leaves = takes_traffic(pod), pod_state.is_leaving(pod)
     publishes_all = bool((service.get("spec") or {}).get("publishNotReadyAddresses"))
     body: Object = {
         "addresses": list(addresses),

@@ -164,6 +164,7 @@ _CLUSTER_ROLES: Final = {
         list,watch batch jobs
         list,watch discovery.k8s.io endpointslices
         list,watch policy poddisruptionbudgets
+        list,watch mainstay.dev componentstates
         impersonate core users = {" ".join(user.name for user in identities.CONTROLLER_USERS)}
     """,
 }
