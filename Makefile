@@ -16,7 +16,7 @@ MAKEFLAGS += --no-print-directory
 # Tests and benchmarks start hundreds of processes. Let them keep their bytecode, or each compiles all of Mainstay again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup components quick test test-deep lint package sim-long chaos bench demo tour proto clean
+.PHONY: help setup components quick test test-deep form lint package sim-long chaos bench demo tour proto clean
 
 help: ## Show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,10 +40,12 @@ test: setup components ## Run the tests that every change should pass (minutes; 
 test-deep: setup components ## Run the tests that `make test` leaves out: many seeds, long chaos, sweeps
 	$(PYTEST) -m deep $(ARGS)
 
-lint: setup ## Check form, types, and the rules of the source
+form: setup ## Check form and types
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
+
+lint: form ## Check form, types, and the rules of the source
 	.venv/bin/pytest -q -n 0 tests/test_tidy.py
 
 package: setup ## Build the distributions, install them elsewhere, and run their tests there

@@ -2,6 +2,7 @@
 
     python -m bench                     all of them
     python -m bench sim api --write     these
+    python -m bench --quick --jobs 2    do they all still run? Two at a time
 
 `--write` puts the figures into bench/RESULTS.md, so that no number in it is ever typed by hand.
 """
@@ -10,7 +11,8 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench._results import write_part
@@ -35,6 +37,7 @@ def main(arguments: Sequence[str] | None = None, bench: Path = BENCH) -> int:
     parser.add_argument(
         "--write", action="store_true", help="write the figures to bench/RESULTS.md, each when it is there"
     )
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="so many at a time; only with --quick (1)")
     options = parser.parse_args(arguments)
     known = names(bench)
     if unknown := [name for name in options.name if name not in known]:
@@ -42,16 +45,16 @@ def main(arguments: Sequence[str] | None = None, bench: Path = BENCH) -> int:
     if options.write and options.quick:
         parser.error("--quick only shows that it works: its figures are not to be written down")
 
+    if options.jobs > 1 and not options.quick:
+        parser.error("--jobs is for --quick: beside another benchmark the figures of none are right")
+
     wanted = [name for name in known if not options.name or name in options.name]
     figures: list[Figure] = []
     broken = 0
     begun = load_now()
-    for name in wanted:
-        before = load_now()
-        try:
-            measured = run(name, bench.parent, quick=options.quick)
-        except Broken as error:
-            _tell(str(error))
+    for name, before, measured in _run_all(wanted, bench.parent, quick=options.quick, jobs=options.jobs):
+        if isinstance(measured, Broken):
+            _tell(str(measured))
             broken += 1
             continue
         figures += measured
@@ -67,6 +70,22 @@ def main(arguments: Sequence[str] | None = None, bench: Path = BENCH) -> int:
     if broken:
         _tell(f"{broken} of {len(wanted)} benchmarks are broken")
     return 1 if broken else 0
+
+
+def _run_all(
+    wanted: Sequence[str], root: Path, *, quick: bool, jobs: int
+) -> Iterator[tuple[str, float, list[Figure] | Broken]]:
+    """Each with the load that there was when it began, and what it measured, in the order in which they are named."""
+
+    def run_one(name: str) -> tuple[str, float, list[Figure] | Broken]:
+        before = load_now()
+        try:
+            return name, before, run(name, root, quick=quick)
+        except Broken as error:
+            return name, before, error
+
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(run_one, wanted)
 
 
 def names(bench: Path) -> list[str]:

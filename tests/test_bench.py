@@ -152,7 +152,11 @@ def test_a_benchmark_that_is_run_again_replaces_its_own_part_and_leaves_the_othe
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
-    [(["bad"], "no benchmark 'bad'; these there are: good"), (["--quick", "--write"], "--quick")],
+    [
+        (["bad"], "no benchmark 'bad'; these there are: good"),
+        (["--quick", "--write"], "--quick"),
+        (["--jobs", "2"], "--jobs is for --quick"),
+    ],
 )
 def test_what_makes_no_sense_is_refused(
     bench: Path, arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
@@ -169,6 +173,16 @@ def test_all_benchmarks_give_json_that_a_program_can_read(bench: Path, capsys: p
     (figure,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (figure["name"], figure["value"], figure["unit"]) == ("full", 3, "/s")
     assert not (bench / "RESULTS.md").exists()
+
+
+def test_benchmarks_that_run_beside_each_other_are_told_in_the_order_of_their_names(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+):
+    (bench / "first.py").write_text("import time\ntime.sleep(0.5)\n" + WORKS.replace('"quick"', '"first"'))
+
+    assert all_benchmarks.main(["--quick", "--jobs", "2", "--json"], bench) == 0
+
+    assert [json.loads(line)["name"] for line in capsys.readouterr().out.splitlines()] == ["first", "quick"]
 
 
 @pytest.mark.parametrize("source", ["raise RuntimeError('it broke')", "pass"])

@@ -345,7 +345,9 @@ def test_a_scenario_finds(name: str, twin: Twin, problem: str | tuple[str, ...])
     assert result.problem.startswith(problem)
 
 
-SEARCHED = [case for case in TWINS if case[:2] in KNOWN_SEEDS]
+SEARCHED_ONE_IN = 8
+SEARCHED = [case for case in TWINS if case[:2] in KNOWN_SEEDS][::SEARCHED_ONE_IN]
+"""A sample of those that seed 1 does not find. `bench.twins` searches for all of them."""
 
 
 @pytest.mark.deep

@@ -25,7 +25,7 @@ from tests.twins.quotas import RECOUNT_TWINS, Twin
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(12)
+SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(4, 12))]
 
 
 def said(**more: object) -> dict[str, object]:

@@ -21,7 +21,7 @@ from tests.twins.quotas import TWINS, Twin
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(15)
+SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(4, 15))]
 
 
 def needing(

@@ -16,7 +16,7 @@ from tests.twins.quotas import ZONE_TWINS, Twin
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(15)
+SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(4, 15))]
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "pods"]), st.integers(1, 9), max_size=3)
 
 
