@@ -54,6 +54,7 @@ from mainstay.scenarios.refused_work import SCENARIO as REFUSED_WORK
 from mainstay.scenarios.removed_by_force import SCENARIO as REMOVED_BY_FORCE
 from mainstay.scenarios.replaced_once import SCENARIO as REPLACED_ONCE
 from mainstay.scenarios.restored_store import SCENARIO as RESTORED_STORE
+from mainstay.scenarios.rollout_and_evidence import SCENARIO as ROLLOUT_AND_EVIDENCE
 from mainstay.scenarios.room_comes_back import SCENARIO as ROOM_COMES_BACK
 from mainstay.scenarios.services_lead import SCENARIO as SERVICES_LEAD
 from mainstay.scenarios.shared_fields import SCENARIO as SHARED_FIELDS
@@ -120,6 +121,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         FRAUD_BATCH,
         REFUSED_WORK,
         BAD_ROLLOUT,
+        ROLLOUT_AND_EVIDENCE,
         ORDERED_ROLLBACK,
         ALWAYS_REJECTED,
         FLOOD,

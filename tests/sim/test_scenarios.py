@@ -20,6 +20,7 @@ from tests.twins import (
     catalogue,
     cleanup,
     database,
+    evidence,
     explaining,
     faults,
     flow,
@@ -234,6 +235,19 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("two-controllers", sim.does_not_look_at_terms, "one acting leader: a write of term "),
     # 20: a template that cannot work, then one that can
     ("bad-rollout", workloads.waits_until_the_template_before_has_come_up, "bad rollout: "),
+    # What signals may lead to (SPEC F1)
+    ("rollout-and-evidence", evidence.goes_on_whatever_controllers_report, "no more than allowed: a rollout went on"),
+    (
+        "rollout-and-evidence",
+        evidence.gives_up_the_pods_of_a_rollout_that_is_late,
+        "no more than allowed: replicas were removed after the deadline",
+    ),
+    ("rollout-and-evidence", evidence.replaces_pods_whose_probes_fail, "no more than allowed: a pod was removed"),
+    (
+        "rollout-and-evidence",
+        found.goes_by_what_a_set_has_said_of_its_past,
+        "no more than allowed: an old set shrinks",
+    ),
     ("ordered-rollback", catalogue.waits_for_the_broken_pod_to_become_ready, "ordered rollback: "),
     ("ordered-rollback", catalogue.goes_on_over_what_is_broken, "all but one: "),
     ("ordered-rollback", catalogue.takes_the_answer_to_a_delete_for_its_revision, "all but one: "),

@@ -17,9 +17,16 @@ import msgspec
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import AUTOSCALERS, COMPONENT_STATES, PODS
+from mainstay.api.kind_names import AUTOSCALERS, COMPONENT_STATES, DEPLOYMENTS, NODES, PODS, REPLICASETS
+from mainstay.api.owners import is_controlled_by
 from mainstay.api.progress import read_progress
 from mainstay.explain.debug.conclusion import command, concluded
+from mainstay.explain.debug.evidence import (
+    collect_about_pods,
+    collect_about_workload,
+    read_node_evidence,
+    view_evidence,
+)
 from mainstay.explain.debug.view import (
     CacheSeen,
     ConditionView,
@@ -44,6 +51,7 @@ from mainstay.explain.why.dispatch import why
 from mainstay.explain.words import said
 from mainstay.explain.writers import JournalLookup, Version
 from mainstay.journal.record import DecisionRecord
+from mainstay.loop.evidence import Evidence
 
 PENDING_MAX: Final = 20
 """Replicas whose last decision is replayed."""
@@ -182,11 +190,28 @@ class _Joining:
             writers=tuple(self._writers()),
             repair=repair,
             autoscalers=tuple(autoscalers),
+            evidence=view_evidence(await self._evidence(pods, list(states.values()))),
             conditions=tuple(self._conditions(generation)),
             holds=held,
             gaps=tuple(str(gap) for gap in gaps),
             notes=tuple(self._known.notes),
         )
+
+    async def _evidence(self, pods: Sequence[Object], states: Sequence[Object]) -> list[Evidence]:
+        moment, uid = self._moment, self._who.uid
+        owned = [
+            each
+            for each in (await moment.all(REPLICASETS) if self._kind == DEPLOYMENTS else ())
+            if is_controlled_by(each, uid) and (each.get("spec") or {}).get("replicas")
+        ]
+        found = [
+            *collect_about_workload(self._kind, self._workload, owned, states, moment.at),
+            *collect_about_pods(pods),
+        ]
+        for name in sorted({name for pod in pods if (name := pod_state.get_node_name(pod))}):
+            node = await moment.get(NODES, name)
+            found += () if node is None else read_node_evidence(node)
+        return found
 
     # Replicas.
 

@@ -6,6 +6,7 @@ from typing import Final
 from mainstay.explain.debug.view import DebugView, Pending, Rollback
 
 NAMES_MAX: Final = 3
+EVIDENCE_MAX: Final = 4
 Fact = tuple[str, str]
 """What is asked, and the answer. Without the first it goes with the line before."""
 
@@ -67,6 +68,11 @@ def _body(view: DebugView, *, is_wide: bool) -> Iterator[Fact]:
         of = f", observedGeneration={repair.observed_generation}" if repair.observed_generation else ""
         old = "" if repair.is_current or not repair.observed_generation else " (an older generation)"
         yield _line("repair condition", f"RepairComplete={repair.status}{of}{old} ({repair.reason})")
+    for piece in view.evidence if is_wide else view.evidence[:EVIDENCE_MAX]:
+        since = f" since {piece.since:%H:%M:%S}" if piece.since is not None else ""
+        detail = f": {piece.detail}" if piece.detail else ""
+        yield _line("evidence", f"{piece.signal} ({piece.strength}) of {piece.about}{since}{detail}")
+        yield _line("", f"allows {', '.join(piece.allows) or 'nothing'}; {piece.never}")
     for condition in view.conditions:
         if is_wide or not condition.is_current or condition.status != "True":
             old = "" if condition.is_current else f", of generation {condition.observed_generation}"

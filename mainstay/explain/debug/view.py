@@ -2,7 +2,8 @@
 
 Each part answers one question of a user whose replicas do not come: is it the generation that I think, was the
 rollback heard of, what was the last reason, on which picture, who else turns the same knobs, is repair done, is
-something held. `cause` and `next` say what follows from all of it; they are made by conclusion.py.
+something held, which signals of failure there are. `cause` and `next` say what follows from all of it; they are made by
+conclusion.py.
 """
 
 from datetime import datetime
@@ -146,6 +147,20 @@ class AutoscalerView(AnswerPart, frozen=True, kw_only=True):
     message: str = ""
 
 
+class EvidenceView(AnswerPart, frozen=True, kw_only=True):
+    """A signal behind what is done, or not done, and what the table of evidence makes of it."""
+
+    signal: str
+    strength: str
+    about: str
+    """`controller replicaset`, `node b7`."""
+    since: datetime | None = None
+    detail: str = ""
+    allows: tuple[str, ...] = ()
+    never: str = ""
+    """What it must not lead to, and why."""
+
+
 class ConditionView(AnswerPart, frozen=True, kw_only=True):
     type: str
     status: str
@@ -185,6 +200,7 @@ class DebugView(AnswerPart, frozen=True, kw_only=True):
     writers: tuple[Writer, ...] = ()
     repair: RepairView | None = None
     autoscalers: tuple[AutoscalerView, ...] = ()
+    evidence: tuple[EvidenceView, ...] = ()
     conditions: tuple[ConditionView, ...] = ()
     holds: tuple[HoldView, ...] = ()
     gaps: tuple[str, ...] = ()
