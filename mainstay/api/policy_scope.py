@@ -114,6 +114,14 @@ def is_active(policy: Object) -> bool:
     return bool((policy.get("spec") or {}).get("active")) and "deletionTimestamp" not in policy["metadata"]
 
 
+def find_shadow_percent(policy: Object) -> int:
+    """Of how many percent of the decisions it is tried out on, without effect; 0: it is not in shadow."""
+    spec: Mapping[str, Any] = policy.get("spec") or {}
+    if spec.get("active") or "deletionTimestamp" in policy["metadata"]:
+        return 0
+    return int((spec.get("shadow") or {}).get("percent") or 0)
+
+
 def selects(scope: PolicyScope, pod: ScopedPod) -> bool:
     return (
         (not scope.namespaces or pod.namespace in scope.namespaces)
@@ -126,9 +134,15 @@ def selects(scope: PolicyScope, pod: ScopedPod) -> bool:
 
 
 def has_workload(share: WorkloadShare, workload: str) -> bool:
-    """Whether a workload is in the share. What is in a share is also in each larger one of the same policy."""
-    digest = blake2b(f"{share.policy}\0{workload}".encode(errors="surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest) % _BUCKETS * 100 < share.percent * _BUCKETS
+    """Whether a workload is in the share."""
+    return is_in_share(share.policy, workload, share.percent)
+
+
+def is_in_share(policy: str, name: str, percent: int) -> bool:
+    """Whether what has this name is among so many percent, as a policy divides them. What is in a share is also in each
+    larger one of the same policy."""
+    digest = blake2b(f"{policy}\0{name}".encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) % _BUCKETS * 100 < percent * _BUCKETS
 
 
 def specificity(scope: PolicyScope) -> tuple[int, ...]:

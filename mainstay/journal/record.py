@@ -183,6 +183,16 @@ class WriteResult(_Part, frozen=True):
     """And what was requested of it: `requests.cpu=1,pods=1`."""
 
 
+class ShadowDecision(_Part, frozen=True):
+    """What a policy that did not apply would have decided. Recorded only where that differs."""
+
+    policy: str
+    uid: str
+    revision: int
+    node: str = ""
+    """Empty: it would have found none."""
+
+
 class DecisionRecord(msgspec.Struct, array_like=True, frozen=True, tag="d", gc=False):
     """One decision. The `id` is what its writes carry as `Mainstay-Decision`."""
 
@@ -234,6 +244,7 @@ class DecisionRecord(msgspec.Struct, array_like=True, frozen=True, tag="d", gc=F
     """Of a refusal: who asked for what was refused."""
     parent: str = ""
     """Of a refusal: the decision that asked for it, if one did."""
+    shadows: tuple[ShadowDecision, ...] = ()
 
 
 class ChangeRecord(msgspec.Struct, array_like=True, frozen=True, tag="c", gc=False):

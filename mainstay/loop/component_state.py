@@ -7,7 +7,7 @@ few seconds, and now and then even if it has not: an old one is itself a sign.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -44,6 +44,8 @@ class ComponentState:
     """Of the controllers that work here now, by name."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """By controller, how many decisions in a row failed through no fault of their objects."""
+    policy_figures: Sequence[Mapping[str, Any]] = ()
+    """Of a scheduler: what became of its decisions, by placement policy (scheduler/policy_figures.py)."""
 
     @property
     def essence(self) -> dict[str, Any]:
@@ -69,6 +71,7 @@ class ComponentState:
             "queues": [
                 _describe(name, figures, self.errors.get(name, 0)) for name, figures in sorted(self.queues.items())
             ],
+            "policyFigures": [dict(each) for each in self.policy_figures],
         }
 
 

@@ -78,6 +78,7 @@ class Fields(TypedDict, total=False):
     priority_class: str
     is_rolling_out: bool
     rest: bytes
+    shadows: tuple[record.ShadowDecision, ...]
 
 
 def make_record(

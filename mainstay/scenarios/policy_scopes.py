@@ -2,10 +2,13 @@
 
 Two versions of a policy bound the skew over zones of one workload, and tie: the server lets one be active at a time. A
 wider policy, for the whole tenant, only weighs nodes; a canary is active beside them, limited to a share of the
-workloads. In one zone there is little room, so that the bound keeps pods waiting. In the end each recorded decision is
-looked at again, with the policies as its view had them: it names the most specific one that was active then, by uid and
-revision, the same for all revisions of a workload; and no pod went where the skew that its scheduler knew of would
-become too large. When no bound is active any more, all pods get a node at once: nothing else is going to wake them.
+workloads, or is decided by in shadow. In one zone there is little room, so that the bound keeps pods waiting.
+
+In the end each recorded decision is looked at again, with the policies as its view had them: it names the most specific
+one that was active then, by uid and revision, the same for all revisions of a workload; and no pod went where the skew
+that its scheduler knew of would become too large. What a shadow would have decided is recorded where it differs from
+what was decided, and only there. When no bound is active any more, all pods get a node at once: nothing else is going
+to wake them.
 """
 
 from collections.abc import Sequence
@@ -32,7 +35,7 @@ from mainstay.scenarios._stages import NAMESPACE, SILENCE
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.scheduler.queue.scheduling_queue import SchedulingQueueSettings
 from mainstay.scheduler.settings import CycleSettings
-from mainstay.scheduler.why.placement import scheduling
+from mainstay.scheduler.why.placement import Scheduling, choose_by, scheduling
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import CapacityChecker
@@ -76,6 +79,8 @@ class PolicyScopes(SchedulingStage):
         self.add_schedulers(SCHEDULER, settings=SETTINGS)
         self.judged = 0
         """How many decisions were compared with what their scheduler knew."""
+        self.shadowed = 0
+        """How many of them with what a policy in shadow would have decided."""
         self._made = 0
 
     async def prepare(self, client: Client) -> None:
@@ -123,8 +128,12 @@ class PolicyScopes(SchedulingStage):
         await client.patch(PLACEMENT_POLICIES, name, "", {"spec": {"active": is_active}})
 
     async def _change_canary(self, client: Client) -> None:
-        limit = {"percent": SHARES[self.choose("share", len(SHARES))]}
-        spec = {"active": bool(self.choose("active", 3)), "limit": limit}
+        spec: dict[str, Any]
+        if self.choose("shadow", 2):
+            spec = {"active": False, "limit": None, "shadow": {"percent": 100}}
+        else:
+            limit = {"percent": SHARES[self.choose("share", len(SHARES))]}
+            spec = {"active": bool(self.choose("active", 3)), "limit": limit, "shadow": None}
         await client.patch(PLACEMENT_POLICIES, CANARY, "", {"spec": spec})
 
     async def _create(self, client: Client, name: str) -> None:
@@ -141,6 +150,7 @@ class PolicyScopes(SchedulingStage):
         for record in journal.records(is_placement):
             await self._require_applied(past, record)
             await self._require_level(past, record)
+            await self._require_shadow(past, record)
 
     async def _require_placed(self) -> None:
         """Without a bound there is room for all."""
@@ -177,17 +187,46 @@ class PolicyScopes(SchedulingStage):
         bound = max((POLICIES[each.name].get("maxZoneSkew", 0) for each in record.policies), default=0)
         if not bound or not node_chosen(record):
             return
-        try:
-            found = await scheduling(past.journal, record, past)
-        except CannotRebuild:
+        found = await _rebuild(past, record)
+        if found is None:
             return
-        if found.missing or found.gaps:
-            return  # A scheduler that ends does not tell what it had sent.
         self.judged += 1
         zones = _count_by_zone(found.objects.pods, found.objects.assumed, found.pod)
         zone = node_chosen(record).removeprefix("node-")
         if zones[zone] + 1 - min(zones.values()) > bound:
             raise Violated(CHECK, f"{record.id} chose zone {zone} under maxZoneSkew {bound}, with {zones} there before")
+
+    async def _require_shadow(self, past: RebuiltObjects, record: DecisionRecord) -> None:
+        """What the canary would have decided on the same view, if it was in shadow there."""
+        canary = await self._find_shadow(past, record)
+        found = None if canary is None else await _rebuild(past, record)
+        expected: list[tuple[str, int, str]] = []
+        if canary is not None:
+            if found is None:
+                return
+            self.shadowed += 1
+            node = choose_by(found, canary)
+            if node != node_chosen(record):
+                expected = [(CANARY, int(canary["metadata"]["resourceVersion"]), node)]
+        recorded = [(each.policy, each.revision, each.node) for each in record.shadows]
+        if recorded != expected:
+            raise Violated(CHECK, f"{record.id} records {recorded} in shadow, but it should be {expected}")
+
+    async def _find_shadow(self, past: RebuiltObjects, record: DecisionRecord) -> Object | None:
+        seen = {each.kind: each.revision for each in record.view}
+        policies, _ = await past.all(PLACEMENT_POLICIES, seen[PLACEMENT_POLICIES.text])
+        pod, _ = await past.one(PODS, _key(record), record.looked_at[0].revision)
+        app = next(iter(pod.entries())).object()["metadata"]["labels"]["app"]
+        return next((each for each in policies if each["spec"].get("shadow") and app == API), None)
+
+
+async def _rebuild(past: RebuiltObjects, record: DecisionRecord) -> Scheduling | None:
+    """What its scheduler knew. None: a scheduler that ends does not tell what it had sent."""
+    try:
+        found = await scheduling(past.journal, record, past)
+    except CannotRebuild:
+        return None
+    return None if found.missing or found.gaps else found
 
 
 def _count_by_zone(pods: Sequence[Object], assumed: Sequence[tuple[Object, str]], of: Object) -> dict[str, int]:

@@ -124,6 +124,9 @@ class Bindings:
                 self._is_bound(attempt, revision, now_ns)
             case BindRefused(cause=cause):
                 self._counts.refused[cause] = self._counts.refused.get(cause, 0) + 1
+                figures = self._counts.policies.find(attempt.deciding.policies)
+                if figures is not None:
+                    figures.count_refusal(cause)
             case Unknown():
                 self._counts.unknown += 1
         if self._state.pods.is_current(attempt):

@@ -137,7 +137,15 @@ class Scheduler:
         revisions = {informer.cache.kind.text: informer.cache.revision for informer in self.informers.all()}
         policies = {named.name: named.revision for named in self.current_policies().named}
         term = self.term.text if self.term is not None else ""
-        return ComponentState(revisions, self.settings.build, (), policies, term, self.holding.gates)
+        figures = tuple([each.describe() for each in self.counts.policies.all()])
+        return ComponentState(
+            revisions,
+            self.settings.build,
+            policies=policies,
+            term=term,
+            controllers=self.holding.gates,
+            policy_figures=figures,
+        )
 
     def current_policies(self) -> ActivePolicies:
         """What decisions go by at this moment."""
@@ -149,6 +157,7 @@ class Scheduler:
             settings = self.settings
             found = build_policies([each.object() for each in entries], settings.policy_name, settings.policy)
             self._policies_seen = versions, found
+            self.counts.policies.learn((*found.named, *found.named_in_shadow), self._env.clock.wall())
         return self._policies_seen[1]
 
     # Knowing.

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from mainstay.loop.histogram import Histogram
+from mainstay.scheduler.policy_figures import FiguresByPolicy
 
 # Upper bounds in seconds, as Kubernetes has them: from a millisecond on, each twice the one before.
 ATTEMPT_BOUNDS: Final = tuple(0.001 * 2**power for power in range(15))
@@ -29,6 +30,9 @@ class SchedulerCounts:
     )
     deciding: Histogram = field(default_factory=lambda: Histogram(ATTEMPT_BOUNDS))
     """Of one pod, without binding."""
+    shadowing: Histogram = field(default_factory=lambda: Histogram(ATTEMPT_BOUNDS))
+    """Deciding by a policy that does not apply (shadow.py)."""
+    policies: FiguresByPolicy = field(default_factory=FiguresByPolicy)
     waits: dict[int, Histogram] = field(default_factory=dict)
     """From getting in line for the first time to being bound, by the number of attempts."""
     bound: int = 0

@@ -39,6 +39,7 @@ from mainstay.scheduler.record import Deciding
 from mainstay.scheduler.record_writer import RecordWriter
 from mainstay.scheduler.report import PodConditionReason, PodReport
 from mainstay.scheduler.settings import CycleSettings
+from mainstay.scheduler.shadow import ShadowDecider
 
 _logger = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ class Cycle:
             settled=self._reporter.forget,
             check_one_in=self._settings.check_one_in,
         )
+        self._shadow = ShadowDecider(env.clock, self.state.vectors, self.counts, records.seed)
         self.bindings = Bindings(env.clock, view, self.state, writers, records, self._settings, self.counts)
 
     async def run(self) -> None:
@@ -126,6 +128,8 @@ class Cycle:
         for pod in taken:
             chosen = policies.choose(pod.pod)
             deciding = self._records.build_deciding(setting, pod, chosen.named, len(pods.assumed), now_ns)
+            figures = counts.policies.find(chosen.named)
+            candidates = self._shadow.decide(policies, pod.pod, chosen, deciding) if policies.shadowed else ()
             started_ns = self._clock.monotonic_ns()
             try:
                 decision = self._decide_and_place(pod, chosen.policy, deciding.number)
@@ -136,6 +140,12 @@ class Cycle:
                 continue
             ended_ns = self._clock.monotonic_ns()
             counts.deciding.add(ended_ns - started_ns)
+            if candidates:
+                deciding = self._shadow.compare(candidates, decision, deciding)
+            if figures is not None:
+                figures.decided += 1
+                figures.placed += isinstance(decision, Placed)
+                figures.unschedulable += isinstance(decision, Unschedulable)
             if isinstance(decision, Placed):
                 bind = self._bind(pod, deciding, decision.node, observed)
                 attempt = BindAttempt(pod, deciding, bind, decision.score, mark, started_ns)

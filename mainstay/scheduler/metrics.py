@@ -26,6 +26,7 @@ class SchedulerMetrics(ComponentMetrics):
         yield from self._attempts()
         yield from self._pending()
         yield from self._bindings()
+        yield from self._policies()
         yield from super().collect()
 
     def _attempts(self) -> Iterator[Metric]:
@@ -74,6 +75,39 @@ class SchedulerMetrics(ComponentMetrics):
             sizes.add_metric(("assumed_pods",), len(known.pods.assumed))
             sizes.add_metric(("haunted_nodes",), len(cycle.bindings.unconfirmed))
         yield from (pending, incoming, sizes)
+
+    def _policies(self) -> Iterator[Metric]:
+        counts = self._scheduler.counts
+        decisions = CounterMetricFamily(
+            "mainstay_scheduler_policy_decisions",
+            "Decisions by placement policy, since the scheduler has its revision.",
+            labels=("policy", "result"),
+        )
+        refused = CounterMetricFamily(
+            "mainstay_scheduler_policy_bindings_refused",
+            "Bindings that the API server rejected, by placement policy.",
+            labels=("policy",),
+        )
+        shadows = CounterMetricFamily(
+            "mainstay_scheduler_shadow_decisions",
+            "Decisions by placement policies in shadow, compared with those by the policy that applied.",
+            labels=("policy", "result"),
+        )
+        for each in counts.policies.all():
+            decisions.add_metric((each.policy, "placed"), each.placed)
+            decisions.add_metric((each.policy, "unschedulable"), each.unschedulable)
+            refused.add_metric((each.policy,), each.refused_at_commit)
+            if each.shadowed or each.shadow_errors:
+                shadows.add_metric((each.policy, "same"), each.shadowed - each.shadow_different)
+                shadows.add_metric((each.policy, "different"), each.shadow_different - each.shadow_unplaced)
+                shadows.add_metric((each.policy, "unplaced"), each.shadow_unplaced)
+                shadows.add_metric((each.policy, "error"), each.shadow_errors)
+        yield from (decisions, refused, shadows)
+        durations = HistogramMetricFamily(
+            "mainstay_scheduler_shadow_duration_seconds", "Deciding for one pod by a placement policy in shadow."
+        )
+        durations.add_metric((), counts.shadowing.cumulated(), counts.shadowing.total_s)
+        yield durations
 
     def _bindings(self) -> Iterator[Metric]:
         counts = self._scheduler.counts

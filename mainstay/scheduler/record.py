@@ -28,6 +28,7 @@ from mainstay.journal.record import (
     Outcome,
     RecordedAction,
     RecordedMemory,
+    ShadowDecision,
     Subject,
     ViewPart,
     WhyNot,
@@ -120,6 +121,8 @@ class Deciding(msgspec.Struct, frozen=True, gc=False):
     assumed: int = -1
     policies: tuple[AppliedPolicy, ...] = ()
     """What it goes by, in the version that is known here."""
+    shadows: tuple[ShadowDecision, ...] = ()
+    """What other policies would have decided, where that differs."""
 
 
 def placement(deciding: Deciding, node: str, score: int, answer: Answer, answered: int, at: int) -> DecisionRecord:
@@ -235,4 +238,5 @@ def _record(
         reasons=reasons,
         actions=actions,
         writes=writes,
+        shadows=deciding.shadows,
     )

@@ -114,6 +114,8 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("policy-scopes", policies.divides_workloads_by_pod, "policies: "),
     ("policy-scopes", policies.takes_each_revision_for_a_workload, "policies: "),
     ("policy-scopes", policies.does_not_look_at_limits, "policies: "),
+    ("policy-scopes", policies.assumes_what_a_shadow_would_choose, ("scheduling: ", "policies: ")),
+    ("policy-scopes", policies.goes_by_policies_in_shadow, "policies: "),
     ("policy-scopes", policies.forgets_the_bound_on_skews, "policies: "),
     ("policy-scopes", policies.does_not_wake_pods_when_policies_change, "policies: "),
     ("racing-schedulers", scheduling.keeps_the_room_of_a_refused_binding, "scheduling: "),

@@ -94,6 +94,11 @@ def held_to_the_bound(booted: Booted) -> int:
     return booted.stage.judged
 
 
+def decided_in_shadow(booted: Booted) -> int:
+    assert isinstance(booted.stage, PolicyScopes)
+    return booted.stage.shadowed
+
+
 HAPPENS: dict[str, dict[str, Counting]] = {
     "bind-without-answer": {
         "bindings without an answer": bindings_without_an_answer,
@@ -109,7 +114,7 @@ HAPPENS: dict[str, dict[str, Counting]] = {
     },
     "room-comes-back": {"rechecked": rechecked},
     "cure-meanwhile": {"rechecked": rechecked},
-    "policy-scopes": {"held to the bound": held_to_the_bound},
+    "policy-scopes": {"held to the bound": held_to_the_bound, "decided in shadow": decided_in_shadow},
 }
 
 

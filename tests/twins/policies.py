@@ -11,6 +11,8 @@ from mainstay.scheduler.active_policies import ActivePolicies, ChosenPolicy
 from mainstay.scheduler.cache.feed import CacheFeed
 from mainstay.scheduler.component import Scheduler
 from mainstay.scheduler.pod_class import PodToPlace
+from mainstay.scheduler.record import Deciding
+from mainstay.scheduler.shadow import Candidate, ShadowDecider
 from mainstay.server.placement.policy_commit import PolicyPoint
 from mainstay.server.storage.commit_points import Intended, TransactionParts
 
@@ -63,6 +65,28 @@ def takes_each_revision_for_a_workload(patch: pytest.MonkeyPatch) -> None:
         return "" if owner is None else f"{pod['metadata']['namespace']}/{owner['kind']}/{owner['name']}"
 
     patch.setattr("mainstay.scheduler.pod_class.find_workload", find_workload)
+
+
+def assumes_what_a_shadow_would_choose(patch: pytest.MonkeyPatch) -> None:
+    """The pod counts on that node when it is really decided about."""
+    honest = ShadowDecider.decide
+
+    def decide(
+        self: ShadowDecider, policies: ActivePolicies, pod: PodToPlace, chosen: ChosenPolicy, deciding: Deciding
+    ) -> list[Candidate]:
+        found = honest(self, policies, pod, chosen, deciding)
+        for each in found:
+            if each.node:
+                self._vectors.columns.assume(pod, each.node)
+        return found
+
+    patch.setattr(ShadowDecider, "decide", decide)
+
+
+def goes_by_policies_in_shadow(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        "mainstay.scheduler.active_policies.is_active", lambda policy: is_active(policy) or "shadow" in policy["spec"]
+    )
 
 
 def does_not_look_at_limits(patch: pytest.MonkeyPatch) -> None:

@@ -257,12 +257,13 @@ _PLACEMENT_POLICY = _closed(
         scope=_policy_scope,
         active=_truth,
         limit=_limit,
+        shadow=_closed(_object(("percent",), percent=_number(1, _PERCENT_MAX)), "percent"),
         maxZoneSkew=_number(1, _SKEW_MAX),
         filters=_filters,
         scores=_scores,
         resources=_resource_weights,
     ),
-    *("policyVersion", "scope", "active", "limit", "maxZoneSkew", "filters", "scores", "resources"),
+    *("policyVersion", "scope", "active", "limit", "shadow", "maxZoneSkew", "filters", "scores", "resources"),
 )
 
 _POLICY_ROLLOUT = _object(
@@ -302,8 +303,8 @@ def _validate_policy(new: Object, old: Object | None) -> Sequence[StatusCause]:
     """What a version says does not change under those who decide by it: once it was active, only how far it is rolled
     out changes."""
     causes = list(_PLACEMENT_VALID(new, old))
-    if not causes and new["spec"].get("limit") is not None and new["spec"].get("scope") is None:
-        causes.append(forbidden_value("spec.limit", "a policy without scope applies to all pods of a scheduler"))
+    if not causes:
+        causes += _check_stage(new["spec"])
     if old is None or causes or not _was_active(old):
         return causes
     spec, was = new["spec"], old.get("spec") or {}
@@ -314,6 +315,17 @@ def _validate_policy(new: Object, old: Object | None) -> Sequence[StatusCause]:
             causes.append(forbidden_value(f"spec.{field}", detail))
     if not (new.get("status") or {}).get("wasActive"):
         causes.append(forbidden_value("status.wasActive", "the API server sets it when the policy becomes active"))
+    return causes
+
+
+def _check_stage(spec: Mapping[str, Any]) -> list[StatusCause]:
+    """How far a policy is rolled out."""
+    causes = []
+    for field in ("limit", "shadow"):
+        if spec.get(field) is not None and spec.get("scope") is None:
+            causes.append(forbidden_value(f"spec.{field}", "the policy has no scope, and applies by name only"))
+    if spec.get("shadow") is not None and spec.get("active"):
+        causes.append(forbidden_value("spec.shadow", "the policy is active: remove shadow, or deactivate it"))
     return causes
 
 
@@ -333,7 +345,7 @@ def _prepare_policy(new: Object, old: Object | None) -> None:
 
 
 _PLACEMENT_VALID = _validator(_PLACEMENT_POLICY)
-_ROLLED_OUT_BY = ("active", "limit")
+_ROLLED_OUT_BY = ("active", "limit", "shadow")
 
 
 def _default_amounts(*fields: str) -> Callable[[Object], None]:

@@ -15,7 +15,7 @@ The same functions decide as in production, on columns that are made from the ob
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
@@ -173,6 +173,12 @@ async def scheduling(journal: Journal, record: DecisionRecord, past: RebuiltObje
 def explained_decision(scheduling: Scheduling) -> Decision | None:
     """Decide again, and no more than that. None: no node but those that were left out can take it."""
     return _decided(Vectors(build_columns(scheduling.objects)), scheduling)
+
+
+def choose_by(scheduling: Scheduling, placement_policy: Object) -> str:
+    """The node that another policy would choose from the same. Empty: none."""
+    decision = explained_decision(replace(scheduling, policy=parse_policy(placement_policy)))
+    return decision.node if isinstance(decision, Placed) else ""
 
 
 async def rebuild_placement(past: RebuiltObjects, record: DecisionRecord, decider: Decider) -> Rebuilt:

@@ -59,6 +59,7 @@ def build_object(record: DecisionRecord) -> Object:
         "seed": record.seed,
         "flags": list(record.flags),
         "policies": _parts(record.policies),
+        "shadows": _parts(record.shadows),
         "memory": {"bytes": memory.size, "digest": memory.digest.hex()} if memory.size else {},
         "queueWaitMicroseconds": record.queue_wait_us,
         "wokenBy": list(record.woken_by),

@@ -40,7 +40,13 @@ async def change(client: Client, name: str, **spec: Any) -> Any:
         ({"scope": {}, "limit": {"percent": 50, "scope": {}}}, "spec.limit", "must have either percent or scope"),
         ({"scope": {}, "limit": {}}, "spec.limit", "must have either percent or scope"),
         ({"scope": {}, "limit": {"scope": {"namespace": "a"}}}, "spec.limit.scope.namespace", "unknown field"),
-        ({"limit": {"percent": 50}}, "spec.limit", "a policy without scope applies to all pods of a scheduler"),
+        ({"limit": {"percent": 50}}, "spec.limit", "the policy has no scope"),
+        ({"shadow": {"percent": 50}}, "spec.shadow", "the policy has no scope"),
+        ({"scope": {}, "shadow": {"percent": 0}}, "spec.shadow.percent", "must be greater than or equal to 1"),
+        ({"scope": {}, "shadow": {"percent": 101}}, "spec.shadow.percent", "must be less than or equal to 100"),
+        ({"scope": {}, "shadow": {}}, "spec.shadow.percent", "Required value"),
+        ({"scope": {}, "shadow": {"percent": 5, "share": 5}}, "spec.shadow.share", "unknown field"),
+        ({"scope": {}, "shadow": {"percent": 5}, "active": True}, "spec.shadow", "the policy is active"),
     ],
 )
 async def test_a_name_that_the_scheduler_does_not_know_is_refused(sim, spec, field, problem):
@@ -95,9 +101,11 @@ async def test_how_far_a_version_is_rolled_out_may_change_while_it_is_active(sim
             {"active": True, "limit": {"percent": 10}},
             {"limit": {"percent": 100}},
             {"limit": {"percent": None, "scope": {"tenant": "a"}}},
+            {"active": False, "limit": None, "shadow": {"percent": 5}},
+            {"active": True, "limit": {"percent": 10}, "shadow": None},
         ]
 
-        assert [(await change(client, "v2", **each)).status for each in changes] == [200, 200, 200]
+        assert [(await change(client, "v2", **each)).status for each in changes] == [200] * len(changes)
 
 
 async def test_a_limit_that_goes_may_not_leave_a_tie(sim):
