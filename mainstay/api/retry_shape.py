@@ -5,13 +5,18 @@ attempts; after each failure a delay that grows by a factor up to a limit, short
 together do not come back together; and a deadline, after which the intent is no longer worth it. It is a plain value
 and draws no random numbers itself: the caller passes them in.
 
-It does not make a retry safe. That takes a stable identity of the action and a fresh read before it is repeated:
+It does not make a retry safe. That takes a stable identity of the intent and a fresh read before it is repeated:
 `loop/retry.py` says how loops have both.
 """
 
 import math
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
+
+NO_BOUND: Final = 1_000_000_000
+"""As `attempts_max`: what has to go on for as long as its reason is there, because to give up would be to guess. The
+delay bounds its cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +34,8 @@ class RetryShape:
     jitter: float = 0.5
     """The share of a delay that is left to chance: with 0.5 each wait is between half of its delay and all of it."""
     deadline: timedelta | None = None
-    """Nothing is tried later than this after the first attempt failed. None: only the number of attempts counts."""
+    """The last attempt begins at the latest this long after the first one failed. None: only the number of attempts
+    counts."""
 
     def __post_init__(self) -> None:
         if self.attempts_max < 1:
@@ -47,17 +53,16 @@ class RetryShape:
         """The wait after the failure of this attempt, the first one being 1. `jitter` is a random number in [0, 1)."""
         return self._longest(attempt) * (1 - self.jitter * jitter)
 
-    def next_delay(self, attempt: int, elapsed: timedelta, jitter: float) -> timedelta | None:
-        """The same, or None when it is over: no attempt is left, or the next one would come after the deadline.
+    def is_past_deadline(self, elapsed: timedelta) -> bool:
+        """Whether an attempt that begins this long after the first one failed is the last one."""
+        return self.deadline is not None and elapsed >= self.deadline
 
-        `elapsed` is the time since the first attempt failed.
-        """
-        if attempt >= self.attempts_max:
-            return None
+    def delay_before_deadline(self, attempt: int, elapsed: timedelta, jitter: float) -> timedelta:
+        """As `delay`, but at most up to the deadline, if that is still to come: the last attempt comes then."""
         delay = self.delay(attempt, jitter)
-        if self.deadline is not None and elapsed + delay > self.deadline:
-            return None
-        return delay
+        if self.deadline is None or elapsed >= self.deadline:
+            return delay
+        return min(delay, self.deadline - elapsed)
 
     def _longest(self, attempt: int) -> timedelta:
         if attempt < 1:

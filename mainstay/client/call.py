@@ -1,6 +1,6 @@
 """A request as a value: what is sent, and whether it may be sent a second time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, StrEnum, auto
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from mainstay.api import headers
+from mainstay.client.intent import Intent
 from mainstay.journal.trace_id import traceparent
 
 ACCEPT_JSON: Final = b"Accept: application/json\r\n"
@@ -64,6 +65,8 @@ class WriteOptions:
     """Say what would become of it, and change nothing."""
     field_validation: str = ""
     """Strict, Warn or Ignore: what to do about fields that the server does not know."""
+    intent: Intent | None = None
+    """Instead of `operation`: what the id is made from, together with the request (intent.py)."""
 
     def query(self) -> Pairs:
         pairs = []
@@ -134,12 +137,17 @@ def writing(
     is_conditional: bool = False,
 ) -> Call:
     """`body` is bytes as they are, or a value to be sent as JSON. None: there is none."""
-    lines = ACCEPT_JSON + write.headers()
     sent = b""
     if body is not None:
         sent = body if isinstance(body, bytes) else _encode(body)
+    target = with_query(path, query)
+    if write.intent is not None and not write.operation:
+        operation = write.intent.operation(method, target, content_type, sent, is_conditional=is_conditional)
+        write = replace(write, operation=operation)
+    lines = ACCEPT_JSON + write.headers()
+    if body is not None:
         lines += f"Content-Type: {content_type}\r\n".encode("ascii")
-    return Call(method, with_query(path, query), lines, sent, write.repeat(is_conditional=is_conditional))
+    return Call(method, target, lines, sent, write.repeat(is_conditional=is_conditional))
 
 
 def with_query(path: str, query: Pairs) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from mainstay.api.headers import EPOCH, WARNING
+from mainstay.api.headers import EPOCH, REPEATED, WARNING
 from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_name import KindName
 from mainstay.client.call import (
@@ -71,6 +71,14 @@ class RawPage(msgspec.Struct, frozen=True):
     revision: str
     continue_: str
     remaining: int | None
+
+
+class Creation(msgspec.Struct, frozen=True):
+    """What a create was answered."""
+
+    object: Object
+    is_repeated: bool
+    """It is the outcome of an earlier request with the same operation id: the object may have changed or gone since."""
 
 
 class _ListMetadata(msgspec.Struct, rename="camel"):
@@ -236,11 +244,25 @@ class Client:
 
         Raises `AlreadyExists`, `Invalid`.
         """
+        return (await self.create_once(kind, obj, namespace, subresource=subresource, write=write)).object
+
+    async def create_once(
+        self,
+        kind: KindName,
+        obj: Object,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        write: WriteOptions = NOTHING_SAID,
+    ) -> Creation:
+        """The same, and whether an earlier request of the same operation has made it."""
         metadata = obj.get("metadata") or {}
         name = _named(metadata.get("name", "")) if subresource else ""
         path = kind.path(namespace or metadata.get("namespace", ""), name, subresource)
         body = obj if subresource else _complete(kind, obj)
-        return await self._write(writing("POST", path, write.query(), body, write))
+        call = writing("POST", path, write.query(), body, write)
+        response = await self._send_write(call)
+        return Creation(_decoded(_object_decoder, call, response), REPEATED.lower() in response.headers)
 
     async def replace(
         self, kind: KindName, obj: Object, *, subresource: str = "", write: WriteOptions = NOTHING_SAID
@@ -360,11 +382,14 @@ class Client:
         return await self._sender.send(Call(method, with_query(path, pairs), lines, sent, repeat))
 
     async def _write(self, call: Call) -> Object:
+        return _decoded(_object_decoder, call, await self._send_write(call))
+
+    async def _send_write(self, call: Call) -> ServerResponse:
         response = await self._sender.send(call)
         if self.on_warning is not None:
             for line in response.headers.get(WARNING, "").splitlines():
                 self.on_warning(parse_warning(line))
-        return _decoded(_object_decoder, call, response)
+        return response
 
 
 def parse_warning(header: str) -> str:

@@ -1,12 +1,17 @@
 """Carrying out one action through the API. Thin: it sends, and says what came of it.
 
-Whatever is repeated here finds its earlier work. A create that meets its own object, made before the answer was lost,
-takes it for its own; a removal of what is gone is done. Only what the decision has seen is changed or removed: another
-object that has got the name meanwhile has another uid, and is a `Conflict`.
+Whatever is repeated here finds its earlier work. A write has the id of its intent (client/intent.py): the server does
+not do it again when it is decided on again. A create that meets its own object, made before the answer was lost, takes
+it for its own; a removal of what is gone is done. Only what the decision has seen is changed or removed: another object
+that has got the name meanwhile has another uid, and is a `Conflict`.
+
+A create that was done before, and whose object has gone since, is wanted anew: the decision has seen that it is not
+there. The server says only that it was done, so it is asked for the object; if that is gone, the create is sent again
+as another intent, which names what is gone. So a later repetition of either is recognised, too.
 """
 
-from dataclasses import dataclass
-from typing import Any, assert_never
+from dataclasses import dataclass, replace
+from typing import Any, Final, assert_never
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
@@ -15,6 +20,8 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, Conflict, NotFound
 from mainstay.loop.decision import Action, Apply, Create, Delete, Patch
+
+_CREATED_BEFORE_MAX: Final = 8  # How many earlier creates of one spec, all gone since, are gone through.
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +49,7 @@ async def act(action: Action, client: Client, write: WriteOptions) -> OwnWrite:
     answer: Object
     match action:
         case Create(kind=kind, object=wanted):
-            try:
-                answer = await client.create(kind, wanted, key.namespace, write=write)
-            except AlreadyExists:
-                answer = await _own_earlier_work(client, kind, key, wanted)
+            answer = await _create(client, kind, key, wanted, write)
         case Apply(kind=kind, object=wanted, force=force):
             answer = await client.apply(kind, wanted, manager=write.field_manager, force=force, write=write)
         case Patch(kind=kind, uid=uid, body=body, subresource=subresource, resource_version=version):
@@ -68,7 +72,7 @@ async def act(action: Action, client: Client, write: WriteOptions) -> OwnWrite:
             except NotFound:
                 return OwnWrite(kind, key, gone_uid=uid)
             except Conflict as error:
-                if version or not await _has_another(client, kind, key, uid):
+                if version or not await _is_gone(client, kind, key, uid):
                     raise
                 error.add_note("deleted: another object has this name now")
                 return OwnWrite(kind, key, gone_uid=uid)
@@ -82,6 +86,23 @@ async def act(action: Action, client: Client, write: WriteOptions) -> OwnWrite:
     if revision is None:
         return OwnWrite(action.kind, key)
     return OwnWrite(action.kind, key, revision=int(revision))
+
+
+async def _create(client: Client, kind: KindName, key: ObjectKey, wanted: Object, write: WriteOptions) -> Object:
+    try:
+        for _ in range(_CREATED_BEFORE_MAX):
+            made = await client.create_once(kind, wanted, key.namespace, write=write)
+            if not made.is_repeated:
+                return made.object
+            if not await _is_gone(client, kind, key) or write.intent is None:
+                break
+            write = replace(write, intent=write.intent.after(made.object["metadata"]["uid"]))
+        else:
+            # It comes and goes all the time. Its name still keeps it from being there twice.
+            return await client.create(kind, wanted, key.namespace, write=replace(write, intent=None))
+    except AlreadyExists:
+        pass
+    return await _own_earlier_work(client, kind, key, wanted)
 
 
 async def _own_earlier_work(client: Client, kind: KindName, key: ObjectKey, wanted: Object) -> Object:
@@ -99,8 +120,10 @@ def _controller_uid(obj: Object) -> str:
     return ""
 
 
-async def _has_another(client: Client, kind: KindName, key: ObjectKey, uid: str) -> bool:
+async def _is_gone(client: Client, kind: KindName, key: ObjectKey, uid: str = "") -> bool:
+    """By a read from the server. With a uid: that very object."""
     try:
-        return bool((await client.get(kind, key.name, key.namespace))["metadata"]["uid"] != uid)
+        there = await client.get(kind, key.name, key.namespace)
     except NotFound:
         return True
+    return bool(uid) and there["metadata"]["uid"] != uid

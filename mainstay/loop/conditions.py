@@ -16,6 +16,8 @@ from mainstay.api.kind import Object
 
 STALLED: Final = "Stalled"
 """Nothing more is tried until the object changes. Not there while all is well."""
+RETRYING: Final = "Retrying"
+"""It keeps failing and is tried again: the message says why, and by when. Not there while all is well."""
 
 
 class Truth(StrEnum):

@@ -12,8 +12,8 @@ key, counts as a failure of that key, and leaves all others alone.
 While a Hold holds the controller (holds.py) it takes nothing: changes become keys and wait. What is being carried out
 then stops between two writes, and is decided again afterwards, as after any failure.
 
-Every write carries the decision it comes from, the object version that the decision is about, an operation id, and, for
-an elected leader, its term. When a term is over the loop ends with `Deposed`.
+Every write carries the decision it comes from, the object version that the decision is about, the id of its intent
+(client/intent.py), and, for an elected leader, its term. When a term is over the loop ends with `Deposed`.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from typing import Any, Final
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.times import format_time
 from mainstay.client.cache import Cache, CacheStopped
 from mainstay.client.call import WriteOptions
 from mainstay.client.entry import CachedObject, Change
@@ -34,10 +35,10 @@ from mainstay.client.informer import Informer, Subscriber
 from mainstay.env import tasks
 from mainstay.env.invariants import BrokenInvariant
 from mainstay.loop import decision as decisions
-from mainstay.loop.act import act
-from mainstay.loop.conditions import STALLED, Condition, Truth, with_conditions
+from mainstay.loop.act import act, find_key
+from mainstay.loop.conditions import RETRYING, STALLED, Condition, Truth, with_conditions
 from mainstay.loop.controller import Controller, Reads
-from mainstay.loop.decision import Action, Decision, Patch
+from mainstay.loop.decision import Action, Apply, Create, Decision, Patch
 from mainstay.loop.echoes import Echoes
 from mainstay.loop.events import InvolvedObject
 from mainstay.loop.kernel import Kernel, LoopContext
@@ -53,6 +54,8 @@ from mainstay.loop.view import View
 _logger = logging.getLogger(__name__)
 
 _HELD_BACK: Final = outcomes.KeyRetry(counts=False)
+DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
+RETRYING_FROM: Final = 3  # Fewer failures in a row are usual, and not worth a write to the object.
 ASK_AGAIN: Final = timedelta(seconds=1)
 AT_ONCE_MAX: Final = 16  # Of the writes of one decision. Each takes a connection, which others want, too.
 
@@ -246,13 +249,14 @@ class ControllerLoop:
         for action in decision.actions:
             if action.kind not in self._may_write:
                 raise AssertionError(f"{self.controller.name} writes {action.kind}, and does not declare it")
+        # From the caches that were decided on: later ones may show other versions.
+        writes = [self._write(name, subject, self._seen(action, subject)) for action in decision.actions]
         done, size = 0, 1
         while done < len(decision.actions) and acted.error is None:
             if self._is_held(acted):
                 return _HELD_BACK
             batch = decision.actions[done : done + size]
-            writes = [self._write(name, done + number, subject) for number in range(len(batch))]
-            await self._carry_out_all(batch, key, writes, acted)
+            await self._carry_out_all(batch, key, writes[done : done + size], acted)
             done += len(batch)
             if decision.at_once:
                 size = min(size * 2, AT_ONCE_MAX)
@@ -264,11 +268,11 @@ class ControllerLoop:
         outcome = self._outcome(decision, acted, subject is None)
         if subject is not None:
             # Also when an action has failed: what the decision found out is true all the same.
-            patch = self._status_patch(decision, key, subject, _stalled(decision, item, acted, outcome))
+            patch = self._status_patch(decision, key, subject, self._retry_condition(decision, item, acted, outcome))
             if patch is not None:
                 if self._is_held(acted):
                     return _HELD_BACK
-                await self._carry_out(patch, key, self._write(name, len(decision.actions), subject), acted)
+                await self._carry_out(patch, key, self._write(name, subject), acted)
                 outcome = self._outcome(decision, acted, is_gone=False)
         return outcome
 
@@ -318,28 +322,41 @@ class ControllerLoop:
                 self._informers[wrote.kind].saw(wrote.revision)
             acted.did(action, wrote)
 
-    def _write(self, name: str, number: int, subject: Object | None) -> WriteOptions:
+    def _seen(self, action: Action, subject: Object | None) -> str:
+        """What the decision has seen of the object of an action, where the action does not say it."""
+        match action:
+            case Create() if subject is not None:
+                # Its object was not there. The same wish of the same spec is the same intent (act.py).
+                metadata = subject["metadata"]
+                return f"{metadata['uid']}@{metadata.get('generation', 0)}"
+            case Patch() | Apply() if action.kind in self._caches:
+                entry = self._caches[action.kind].entry(find_key(action))
+                return "" if entry is None else f"@{entry.revision}"
+            case _:
+                return ""
+
+    def _write(self, name: str, subject: Object | None, seen: str = "") -> WriteOptions:
         cause = ""
         if subject is not None:
             metadata = subject["metadata"]
             at = ObjectKey(metadata.get("namespace", ""), metadata["name"])
             cause = f"{self.controller.kind}/{at}@{metadata['resourceVersion']}"
-        return self.kernel.write(name, f"{name}.{number}", cause)
+        return self.kernel.write(name, cause, seen=seen)
 
     def _status_patch(
-        self, decision: Decision, key: ObjectKey, subject: Object, stalled: Condition | None
+        self, decision: Decision, key: ObjectKey, subject: Object, retry: Condition | None
     ) -> Patch | None:
         """What has to change in the object's status; None if nothing has."""
         before = subject.get("status") or {}
         is_ours = self.controller.says_stalled
-        conditions = decision.conditions if stalled is None or not is_ours else (*decision.conditions, stalled)
+        conditions = decision.conditions if retry is None or not is_ours else (*decision.conditions, retry)
         generation = subject["metadata"].get("generation", 0) if self.controller.conditions_have_generation else None
         wanted = with_conditions(
             {**before, **decision.status},
             conditions,
             generation,
             self._clock.wall(),
-            without=(STALLED,) if is_ours else (),
+            without=(STALLED, RETRYING) if is_ours else (),
         )
         changed = {name: value for name, value in wanted.items() if before.get(name) != value}
         if not changed:
@@ -383,20 +400,41 @@ class ControllerLoop:
                 _logger.warning("%s: the caches do not show the last writes for %s yet: %s", name, key, error)
                 await tasks.sleep(ASK_AGAIN)
 
+    def _retry_condition(
+        self, decision: Decision, item: Item[ObjectKey], acted: Acted, outcome: Outcome
+    ) -> Condition | None:
+        """What to say of an attempt that failed, while the key is still ours: `Stalled` if nothing more is tried after
+        it, `Retrying` if it keeps failing."""
+        failure = _describe_failure(decision, acted)
+        if failure is None:
+            return None
+        reason, message = failure
+        if not isinstance(outcome, outcomes.KeyRetry):
+            return Condition(STALLED, Truth.TRUE, reason, message)
+        if not outcome.counts:
+            return None
+        shape = self.queue.settings.retry
+        because = f": {message}" if message else ""
+        if item.is_past_deadline:
+            text = f"stopped retrying {shape.deadline} after the first failure, attempt {item.attempt}: {reason}"
+            return Condition(STALLED, Truth.TRUE, DEADLINE_EXCEEDED, text + because)
+        if item.is_last_attempt:
+            return Condition(STALLED, Truth.TRUE, reason, f"stopped retrying after {item.attempt} attempts{because}")
+        if item.attempt < RETRYING_FROM:
+            return None
+        by = self._clock.wall() + max(shape.delay(item.failures + 1, 0), outcome.at_least)
+        text = f"attempt {item.attempt} of {shape.attempts_max} failed; next attempt by {format_time(by)}{because}"
+        return Condition(RETRYING, Truth.TRUE, reason, text)
 
-def _stalled(decision: Decision, item: Item[ObjectKey], acted: Acted, outcome: Outcome) -> Condition | None:
-    """What to say when nothing more is tried after this, while the key is still ours."""
+
+def _describe_failure(decision: Decision, acted: Acted) -> tuple[str, str] | None:
+    """Why an attempt failed: a reason and a message. None: it did not."""
     match decision.result:
         case decisions.GiveUp(reason=reason, message=message):
-            pass
+            return reason, message
         case decisions.Retry(reason=reason, message=message) if acted.error is None:
-            pass
+            return reason, message
         case _ if acted.error is not None:
-            reason, message = type(acted.error).__name__, str(acted.error)
+            return type(acted.error).__name__, str(acted.error)
         case _:
             return None
-    if isinstance(outcome, outcomes.KeyRetry):
-        if not outcome.counts or not item.is_last_attempt:
-            return None
-        message = f"stopped retrying after {item.attempt} attempts" + (f": {message}" if message else "")
-    return Condition(STALLED, Truth.TRUE, reason, message)

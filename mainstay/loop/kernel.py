@@ -33,6 +33,7 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, ApiError, Fenced
 from mainstay.client.informer import Informer, Informers
+from mainstay.client.intent import Intent
 from mainstay.env import Env
 from mainstay.loop.decider import Decider
 from mainstay.loop.events import EventRecorder, InvolvedObject, ObjectEvent, build_event
@@ -145,10 +146,15 @@ class Kernel:
         self.counters.decisions += 1
         return f"{self.name}-{self.chance.uid('decision', self.counters.decisions)}"
 
-    def write(self, decision: str = "", operation: str = "", cause: str = "") -> WriteOptions:
-        """What a write carries besides the object."""
+    def write(self, decision: str = "", cause: str = "", *, seen: str = "") -> WriteOptions:
+        """What a write carries besides the object. `seen` is what its decision has seen of the object, if the request
+        does not say it (client/intent.py)."""
         return WriteOptions(
-            field_manager=self.name, operation=operation, decision=decision, cause=cause, term=self.term_text
+            field_manager=self.name,
+            decision=decision,
+            cause=cause,
+            term=self.term_text,
+            intent=Intent(self.name, decision, seen),
         )
 
     async def warn(self, kind: KindName, about: Object, reason: str, message: str, write: WriteOptions) -> None:

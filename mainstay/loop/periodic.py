@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 from mainstay.client.call import WriteOptions
@@ -30,7 +29,7 @@ from mainstay.loop.view import NO_SUBJECT
 _logger = logging.getLogger(__name__)
 
 Writes = Callable[[], WriteOptions]
-"""What the next write of a step carries: each is an operation of its own."""
+"""What the next write of a step carries. One that names neither a uid nor a version is an operation of its own."""
 
 S = TypeVar("S")
 """A step: a frozen value."""
@@ -194,8 +193,7 @@ class PeriodicLoop(Generic[S]):
         self._record(looked, decision, step, Outcome(Ending.DONE), wrote)
 
     def _writes(self, decision: str) -> Writes:
-        numbers = count(1)
-        return lambda: self.kernel.write(decision, f"{decision}.{next(numbers)}")
+        return lambda: self.kernel.write(decision)
 
     def _record(self, looked: Pass, decision: str, step: S, outcome: Outcome, wrote: Sequence[OwnWrite] = ()) -> None:
         if self.kernel.recorder is None:

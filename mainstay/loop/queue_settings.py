@@ -47,6 +47,7 @@ def _with(base: QueueSettings, spec: QueueSpec) -> QueueSettings:
         first_delay=first,
         # One of the two may come from another object: a first delay that is asked for is not cut short by that.
         delay_max=max(first, longest),
+        deadline=retry.deadline if spec.deadline_seconds is None else timedelta(seconds=spec.deadline_seconds) or None,
     )
     resync, tenant_max = base.resync, base.processing_per_tenant_max
     if spec.resync_seconds is not None:

@@ -22,6 +22,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Final, Self
 
+from mainstay.api.retry_shape import NO_BOUND, RetryShape
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound, Throttled
 from mainstay.env import Env, tasks, vital
@@ -39,8 +40,9 @@ PATH: Final = "/journal/decisions"
 CONTENT_TYPE: Final = "application/vnd.mainstay.records"
 
 SHIP_EVERY: Final = timedelta(milliseconds=200)
-RETRY_AFTER: Final = timedelta(seconds=1)
-RETRY_AFTER_MAX: Final = timedelta(seconds=15)
+RETRY: Final = RetryShape(  # What cannot be sent is kept, up to a bound, for as long as it takes.
+    attempts_max=NO_BOUND, first_delay=timedelta(seconds=1), delay_max=timedelta(seconds=15)
+)
 ASK_AGAIN_AFTER: Final = timedelta(minutes=5)  # A server that keeps no journal may be replaced by one that does.
 CLOSING: Final = timedelta(seconds=5)
 _METHOD_NOT_ALLOWED: Final = 405
@@ -181,13 +183,12 @@ class Shipper:
         await tasks.sleep(self._pause(error, failed_count))
 
     def _pause(self, error: ApiError, failed_count: int) -> timedelta:
-        pause: timedelta = min(RETRY_AFTER * 2 ** min(failed_count - 1, 10), RETRY_AFTER_MAX)
-        if isinstance(error, Throttled):
-            pause = max(pause, error.retry_after)
-        elif _has_no_journal(error):
-            pause = ASK_AGAIN_AFTER
         # Not all at once: thousands of agents may wait for the same server.
-        return pause * (0.5 + self._jitter.random() / 2)
+        jitter = self._jitter.random()
+        if _has_no_journal(error):
+            return ASK_AGAIN_AFTER * (1 - jitter / 2)
+        pause = RETRY.delay(failed_count, jitter)
+        return max(pause, error.retry_after) if isinstance(error, Throttled) else pause
 
     async def _stay_local(self, error: ApiError) -> bool:
         """Let decisions go to the local recorder for a while. False: there is none, or it cannot be used."""

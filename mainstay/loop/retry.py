@@ -1,10 +1,11 @@
 """The retry of all loops: what follows from a failed write (SPEC F3).
 
-    stable identity   objects are named from their owners, so that a repeated create finds its own earlier work (act.py)
+    stable identity   the id of a write is made from its intent (client/intent.py): decided on again, it is the same.
+                      Objects are named from their owners, so that a repeated create finds its earlier work (act.py)
     fresh read        each attempt is a new decision on a new view that shows all own writes (own_writes.py)
     bounded           so many attempts with a growing, jittered delay, and a deadline (api/retry_shape.py); then the key
                       is terminal until its object changes (queue/)
-    reason            the kind of error, in the record of the decision and in the condition `Stalled`
+    reason            the kind of error, in the record of the decision and in the conditions `Retrying` and `Stalled`
 
 What an attempt may not be blamed for does not count towards the bound: else an outage would leave every key terminal.
 """

@@ -29,6 +29,7 @@ from mainstay.scenarios.held_controller import SCENARIO as HELD_CONTROLLER
 from mainstay.scenarios.held_rollout import SCENARIO as HELD_ROLLOUT
 from mainstay.scenarios.job_of_the_same_name import SCENARIO as JOB_OF_THE_SAME_NAME
 from mainstay.scenarios.late_commits import SCENARIO as LATE_COMMITS
+from mainstay.scenarios.late_create import SCENARIO as LATE_CREATE
 from mainstay.scenarios.leaders_and_clocks import SCENARIO as LEADERS_AND_CLOCKS
 from mainstay.scenarios.left_over import SCENARIO as LEFT_OVER
 from mainstay.scenarios.missed_ticks import SCENARIO as MISSED_TICKS
@@ -101,6 +102,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         BIND_WITHOUT_ANSWER,
         DUPLICATE_RESERVATION,
         LATE_COMMITS,
+        LATE_CREATE,
         PODS_COME_AND_GO,
         STALE_AGENT,
         DEADLINES_HOLD,

@@ -14,7 +14,7 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DAEMON_SETS, NODES, PODS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.retry_shape import RetryShape
+from mainstay.api.retry_shape import NO_BOUND, RetryShape
 from mainstay.client.cache import Cache
 from mainstay.client.entry import Change
 from mainstay.client.indexes import OWNER
@@ -27,7 +27,7 @@ from mainstay.loop.view import View
 NODE_UID: Final = "example.com/node-uid"
 FAILURES: Final = "example.com/failures"
 _SHAPE: Final = RetryShape(
-    attempts_max=1_000_000, first_delay=timedelta(seconds=5), delay_max=timedelta(minutes=2), jitter=0
+    attempts_max=NO_BOUND, first_delay=timedelta(seconds=5), delay_max=timedelta(minutes=2), jitter=0
 )
 
 

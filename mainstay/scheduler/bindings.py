@@ -232,10 +232,10 @@ class Bindings:
 
     async def _settle(self) -> None:
         """Send bindings without an answer again, as they were."""
-        pods, delay = self._state.pods, self._settings.repeat_first
+        pods, shape, repeats = self._state.pods, self._settings.repeat, 1
         while True:
             await self._has_doubts.wait()
-            await tasks.sleep(delay)
+            await tasks.sleep(shape.delay(repeats, 0))
             attempts = pods.take_doubtful()
             if not pods.has_doubts:
                 self._has_doubts.clear()
@@ -245,7 +245,7 @@ class Bindings:
             for attempt, answer in zip(attempts, answers, strict=True):
                 self._answered_again(attempt, answer)
             is_answered = not all(isinstance(answer, NotDone | Unknown) for answer in answers)
-            delay = self._settings.repeat_first if is_answered else min(2 * delay, self._settings.repeat_max)
+            repeats = 1 if is_answered else repeats + 1
 
     def _answered_again(self, attempt: BindAttempt, answer: Answer) -> None:
         pods, pod = self._state.pods, attempt.pod

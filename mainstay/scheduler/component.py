@@ -218,6 +218,7 @@ class Scheduler:
             ClusterView(pods, self.settings.names, self._seen, self.current_policies, self._objects),
             ClusterWriters(self.client, Binder(self.client, term=text), reporter),
             RecordWriter(self._env, author, self._recorder),
+            SCHEDULER if term is not None else self.instance,
             self.settings.cycle,
             self.counts,
             kernel.gate,

@@ -22,6 +22,7 @@ import logging
 from datetime import timedelta
 from typing import Final
 
+from mainstay.client.intent import Intent
 from mainstay.env import Env, tasks
 from mainstay.env.invariants import BrokenInvariant
 from mainstay.loop.holds import OPEN, Gate
@@ -31,6 +32,7 @@ from mainstay.scheduler.cluster_state import ClusterState, ClusterView
 from mainstay.scheduler.counts import Result, SchedulerCounts
 from mainstay.scheduler.decide import decide, decide_without
 from mainstay.scheduler.messages import render_message
+from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.queue.pending_pods import BindAttempt, PendingPod
 from mainstay.scheduler.reasons import Cure, Decision, Placed, Unschedulable
@@ -56,17 +58,20 @@ class Cycle:
         view: ClusterView,
         writers: ClusterWriters,
         records: RecordWriter,
+        decider: str,
         settings: CycleSettings | None = None,
         counts: SchedulerCounts | None = None,
         gate: Gate = OPEN,
     ) -> None:
-        """While the gate is shut nothing is decided; call `look_again` when it opens."""
+        """While the gate is shut nothing is decided; call `look_again` when it opens. `decider` is who decides: the
+        same for all candidates of an election, each its own for schedulers that share pods."""
         self._settings = settings or CycleSettings()
         self._clock = env.clock
         self._view = view
         self._records = records
         self._reporter = writers.reporter
         self._gate = gate
+        self._intent = Intent(decider)
         self.counts = counts or SchedulerCounts()
         self.state = ClusterState(
             env.clock,
@@ -199,11 +204,18 @@ class Cycle:
             pod.uid,
             node,
             observed,
-            deciding.name if self._settings.operations else "",
+            self._name_operation(pod, node),
             deciding.name,
             f"pods/{pod.namespace}/{pod.name}@{pending.revision}",
             pod.pod_class.reservation,
         )
+
+    def _name_operation(self, pod: PodToPlace, node: str) -> str:
+        """The same pod on the same node is the same intent, also if it is decided on again after a crash."""
+        if not self._settings.operations:
+            return ""
+        wanted = f"{node}\0{pod.pod_class.reservation}".encode()
+        return self._intent.operation("POST", f"{pod.uid}/binding", "", wanted, is_conditional=True)
 
     def _refuse(self, pod: PendingPod, deciding: Deciding, no: Unschedulable, mark: int, now_ns: int) -> None:
         if no is _ALL_NODES_LEFT_OUT:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from mainstay.api.retry_shape import RetryShape
 from mainstay.scheduler.cache.unconfirmed import UnconfirmedSettings
-from mainstay.scheduler.queue.scheduling_queue import SchedulingQueueSettings
+from mainstay.scheduler.queue.scheduling_queue import BACKOFF, SchedulingQueueSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +19,7 @@ class CycleSettings:
     operations: bool = True
     """Give each binding an id, so that a repeat finds the first outcome. A repeated binding is harmless without one
     too: it is refused, because the pod is bound."""
-    repeat_first: timedelta = timedelta(seconds=1)
-    repeat_max: timedelta = timedelta(seconds=10)
+    repeat: RetryShape = BACKOFF
     """When a binding without an answer is sent again."""
     sweep_every: timedelta = timedelta(seconds=30)
     recheck_one_in: int = 10_000

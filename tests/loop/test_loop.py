@@ -49,13 +49,15 @@ class Running:
 
 
 @asynccontextmanager
-async def running(sim: Simulation, world: World, *servers: str) -> AsyncIterator[Running]:
+async def running(
+    sim: Simulation, world: World, *servers: str, settings: LoopSettings = SETTINGS
+) -> AsyncIterator[Running]:
     env = sim.env("controller")
     records: list[DecisionRecord] = []
     async with a_client(sim, *servers, name="controller") as client:
         informers = Informers(client, env)
         context = LoopContext(client, informers, env, recorder=records.append, build="b1")
-        loop = ControllerLoop(Copying(), context, SETTINGS)
+        loop = ControllerLoop(Copying(), context, settings)
         task = tasks.spawn(loop.run(), name="loop")
         try:
             yield Running(world, loop, records)
@@ -153,6 +155,41 @@ async def test_what_is_tried_too_often_is_given_up_with_the_reason_in_the_status
             "stopped retrying after 3 attempts: he did not come",
         )
         assert [each.outcome.reason for each in controller.records][:3] == ["WaitingForGodot"] * 3
+
+
+async def test_what_keeps_failing_says_why_and_when_it_is_tried_again(sim):
+    shape = RetryShape(attempts_max=9, first_delay=timedelta(seconds=16), delay_max=timedelta(seconds=64), jitter=0)
+    settings = LoopSettings(queue=QueueSettings(retry=shape))
+    async with a_world(sim) as world, running(sim, world, settings=settings) as controller:
+        await controller.submit("web", ask="retry")
+        await tasks.sleep(timedelta(seconds=20))
+        assert condition(await controller.deployment("web"), "Retrying") is None
+
+        await tasks.sleep(timedelta(seconds=40))
+        retrying = condition(await controller.deployment("web"), "Retrying")
+        assert (retrying["status"], retrying["reason"]) == ("True", "WaitingForGodot")
+        assert retrying["message"].startswith("attempt 3 of 9 failed; next attempt by ")
+        assert retrying["message"].endswith("Z: he did not come")
+
+        await world.client.patch(DEPLOYMENTS, "web", "default", {"metadata": {"annotations": {"ask": None}}})
+        await tasks.sleep(timedelta(minutes=2))
+        assert condition(await controller.deployment("web"), "Retrying") is None
+
+
+async def test_what_fails_until_its_deadline_is_given_up_for_that_reason(sim):
+    wait = timedelta(seconds=4)
+    shape = RetryShape(attempts_max=100, first_delay=wait, delay_max=wait, deadline=timedelta(seconds=30))
+    settings = LoopSettings(queue=QueueSettings(retry=shape))
+    async with a_world(sim) as world, running(sim, world, settings=settings) as controller:
+        await controller.submit("web", ask="retry")
+        await tasks.sleep(timedelta(minutes=5))
+        found = await controller.deployment("web")
+        stalled = condition(found, "Stalled")
+        assert stalled["reason"] == "DeadlineExceeded"
+        assert stalled["message"].startswith("stopped retrying 0:00:30 after the first failure, attempt ")
+        assert stalled["message"].endswith(": WaitingForGodot: he did not come")
+        assert condition(found, "Retrying") is None
+        assert len(controller.records) < 20
 
 
 async def test_a_decision_can_ask_to_be_woken(sim):

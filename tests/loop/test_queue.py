@@ -317,7 +317,7 @@ def test_success_forgets_failures():
     assert take(queue, 5 * S).attempt == 1
 
 
-def test_past_the_deadline_a_key_is_given_up_although_it_has_attempts_left():
+def test_the_last_attempt_comes_at_the_deadline_although_more_are_left():
     shape = RetryShape(
         attempts_max=100,
         first_delay=timedelta(seconds=4),
@@ -328,11 +328,23 @@ def test_past_the_deadline_a_key_is_given_up_although_it_has_attempts_left():
     queue = a_queue(retry=shape)
     queue.add("a", 0)
 
-    assert [failed(queue, "a", at * S) for at in (0, 4, 8)] == [
-        KeyState.BACKING_OFF,
-        KeyState.BACKING_OFF,
-        KeyState.TERMINAL,
-    ]
+    assert [failed(queue, "a", at * S) for at in (0, 4, 8)] == [KeyState.BACKING_OFF] * 3
+    item = take(queue, 10 * S)
+    assert (item.is_last_attempt, item.is_past_deadline, item.attempt) == (True, True, 4)
+    assert queue.done("a", KeyRetry(), 10 * S) is KeyState.TERMINAL
+
+
+def test_failures_that_do_not_count_know_no_deadline():
+    shape = RetryShape(
+        attempts_max=100,
+        first_delay=timedelta(seconds=4),
+        delay_max=timedelta(seconds=4),
+        deadline=timedelta(seconds=1),
+    )
+    queue = a_queue(retry=shape)
+    queue.add("a", 0)
+
+    assert {failed(queue, "a", at * S, KeyRetry(counts=False)) for at in range(0, 100, 4)} == {KeyState.BACKING_OFF}
 
 
 def test_when_everything_fails_at_once_retries_keep_to_their_rate():

@@ -26,6 +26,7 @@ from tests.twins import (
     flow,
     found,
     holds,
+    intents,
     jobs,
     ledger,
     managed_fields,
@@ -149,6 +150,9 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("late-commits", transactions.remembers_only_deletions_that_are_over, "acknowledged writes: operation delete-"),
     ("late-commits", transactions.charges_a_pod_that_may_have_ended, "late commits: "),
     ("late-commits", transactions.ends_a_pod_that_may_be_charged_by_now, "late commits: "),
+    # F3: one intent, one operation
+    ("late-create", intents.names_writes_after_their_decisions, "late create: "),
+    ("late-create", intents.takes_what_was_made_before_for_what_is_there, "late create: "),
     # 1: an agent that restarts on an old list
     ("stale-agent", agents.starts_what_its_cache_shows, "at most one: "),
     ("stale-agent", agents.ends_what_an_old_list_does_not_have, "at most one: "),

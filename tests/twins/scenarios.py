@@ -3,8 +3,10 @@
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -16,14 +18,15 @@ from mainstay.api.kind_names import LEASES, NODES
 from mainstay.api.kinds import mainstay as mainstay_kinds
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
+from mainstay.client.call import WriteOptions
 from mainstay.client.errors import ApiError, Conflict, NotFound
 from mainstay.client.informer import Informer, Subscriber
 from mainstay.client.reflector import Instructions, OpenWatch, Reflector
 from mainstay.env import Clock
 from mainstay.loop.act import OwnWrite
 from mainstay.loop.controller import Reads
-from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.fencing import holder_times
+from mainstay.loop.kernel import Kernel
 from mainstay.loop.lease import Leader
 from mainstay.loop.own_writes import OwnWrites
 from mainstay.loop.term import Deposed, Term
@@ -78,13 +81,14 @@ def goes_on_one_change_too_late(patch: pytest.MonkeyPatch) -> None:
 
 
 def restarts_operation_ids_in_each_term(patch: pytest.MonkeyPatch) -> None:
-    honest = ControllerLoop.__init__
+    honest = Kernel.write
+    written: WeakKeyDictionary[Kernel, int] = WeakKeyDictionary()
 
-    def init(self: ControllerLoop, controller: Any, context: Any, settings: Any = None) -> None:
-        honest(self, controller, context, settings)
-        self.kernel.chance = context.env.chance.child(controller.name)
+    def write(self: Kernel, *args: Any, **options: Any) -> WriteOptions:
+        written[self] = written.get(self, 0) + 1
+        return replace(honest(self, *args, **options), operation=f"{self.name}-{written[self]}")
 
-    patch.setattr(ControllerLoop, "__init__", init)
+    patch.setattr(Kernel, "write", write)
 
 
 def leads_with_caches_from_before_its_time(patch: pytest.MonkeyPatch) -> None:

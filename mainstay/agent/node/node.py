@@ -27,7 +27,7 @@ from mainstay.api import times
 from mainstay.api.annotations import AGENT_CERTIFICATE
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import LEASES, NODES
-from mainstay.api.retry_shape import RetryShape
+from mainstay.api.retry_shape import NO_BOUND, RetryShape
 from mainstay.api.well_known_labels import ARCHITECTURE, HOSTNAME, NOT_READY_TAINT, OS, REGION_LABEL, ZONE_LABEL
 from mainstay.client.call import PatchType
 from mainstay.client.client import Client
@@ -43,7 +43,7 @@ LIMITS_NOTE: Final = "mainstay.dev/limits"
 LOOK_EVERY: Final = timedelta(seconds=10)
 """How often the machine is looked at."""
 RETRY: Final = RetryShape(
-    attempts_max=1_000_000_000,  # An agent never gives up on its node.
+    attempts_max=NO_BOUND,  # An agent never gives up on its node.
     first_delay=timedelta(milliseconds=200),
     delay_max=timedelta(seconds=10),
 )

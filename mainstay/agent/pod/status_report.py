@@ -19,14 +19,14 @@ from mainstay.agent.pod.status_patch import status_patch
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.retry_shape import RetryShape
+from mainstay.api.retry_shape import NO_BOUND, RetryShape
 from mainstay.client.call import NOTHING_SAID, PatchType, WriteOptions
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Conflict, NotFound, Throttled
 from mainstay.env import Clock, tasks
 
 RETRY: Final = RetryShape(
-    attempts_max=1_000_000_000,  # As long as the pod is there.
+    attempts_max=NO_BOUND,  # As long as the pod is there.
     first_delay=timedelta(milliseconds=200),
     delay_max=timedelta(seconds=10),
 )

@@ -34,6 +34,8 @@ class QueueSpec(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     attempts_max: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
     first_delay_milliseconds: Annotated[int, msgspec.Meta(ge=1, le=_HOUR_S * 1000)] | None = None
     delay_max_seconds: Annotated[int, msgspec.Meta(ge=1, le=24 * _HOUR_S)] | None = None
+    deadline_seconds: Annotated[int, msgspec.Meta(ge=0, le=7 * 24 * _HOUR_S)] | None = None
+    """0: none."""
     change_after_failure_milliseconds: Annotated[int, msgspec.Meta(ge=0, le=_HOUR_S * 1000)] | None = None
     retries_per_second: _Count | None = None
     retries_burst: _Count | None = None

@@ -196,8 +196,7 @@ class RepairLoop(PeriodicLoop[Step]):
             wrong[name] = None  # Behind the others: of many, each has its turn.
 
     def _write(self) -> WriteOptions:
-        name = self.kernel.next_decision()
-        return self.kernel.write(name, name)
+        return self.kernel.write(self.kernel.next_decision())
 
     # Saying what came of it.
 

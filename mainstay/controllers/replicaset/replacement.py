@@ -12,13 +12,13 @@ from typing import Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
-from mainstay.api.retry_shape import RetryShape
+from mainstay.api.retry_shape import NO_BOUND, RetryShape
 from mainstay.controllers.pods import slots
 
 LIVED: Final = timedelta(minutes=10)
 """One that has lived for so long did not fail because of how it was made."""
 SHAPE: Final = RetryShape(
-    attempts_max=1_000_000, first_delay=timedelta(seconds=5), delay_max=timedelta(minutes=5), jitter=0
+    attempts_max=NO_BOUND, first_delay=timedelta(seconds=5), delay_max=timedelta(minutes=5), jitter=0
 )
 """From the second failure on. Without chance: a repeated decision must come to the same time."""
 

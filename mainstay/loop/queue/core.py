@@ -15,7 +15,7 @@ noisy tenant or key from starving others.
 
 What it promises. One worker at a time has a key. A key that was added is handed out afterwards, or is terminal and says
 so, as long as workers come and nothing drains. A key that keeps failing is tried less and less often, even when it
-keeps changing, and at most so many times. With resync no key is left alone for longer than that.
+keeps changing, at most so many times, and not beyond a deadline. With resync no key is left alone for longer than that.
 
 What it does not: that nothing is forgotten when the process ends. Keys are found again by listing what there is.
 """
@@ -89,6 +89,8 @@ class Queue(Generic[K]):
         self.settings = settings
         self._lines.set(settings.passed_over_max, settings.weights, settings.processing_per_tenant_max)
         self._attempts_max = settings.retry.attempts_max
+        deadline = settings.retry.deadline
+        self._deadline_ns = NEVER if deadline is None else nanoseconds(deadline)
         self._resync_ns = None if settings.resync is None else nanoseconds(settings.resync)
         self._resync_spread_ns = settings.resync_spread * (self._resync_ns or 0)
 
@@ -208,6 +210,7 @@ class Queue(Generic[K]):
         because = entry.because
         assert because is not None, f"{key} is ready without a reason"
         attempt = entry.failures_counted + 1
+        is_late = attempt > 1 and now_ns - entry.failures_since_ns >= self._deadline_ns
         item = Item(
             key,
             tenant.name,
@@ -216,9 +219,11 @@ class Queue(Generic[K]):
             entry.revisions,
             entry.wakes,
             attempt,
-            attempt >= self._attempts_max,
+            is_late or attempt >= self._attempts_max,
             waited_ns,
             now_ns,
+            is_late,
+            entry.failures,
         )
         # From here on whatever wakes it is for the next time.
         entry.item = item
@@ -401,8 +406,7 @@ class Queue(Generic[K]):
             if entry.failures_counted == 0:
                 entry.failures_since_ns = now_ns
             entry.failures_counted += 1
-            elapsed = duration(now_ns - entry.failures_since_ns)
-            if shape.next_delay(entry.failures_counted, elapsed, jitter) is None:
+            if item.is_last_attempt:
                 return self._give_up(entry, retry.seen, now_ns)
         has_changed = entry.because is not None
         # What woke the failed attempt is still to be dealt with.
@@ -413,7 +417,8 @@ class Queue(Generic[K]):
         for revision in woken_meanwhile:
             entry.revisions = _with(entry.revisions, revision)
         asked_ns = now_ns + nanoseconds(retry.at_least)
-        backoff_ns = now_ns + nanoseconds(shape.delay(entry.failures, jitter))
+        elapsed = duration(now_ns - entry.failures_since_ns) if entry.failures_counted else timedelta()
+        backoff_ns = now_ns + nanoseconds(shape.delay_before_deadline(entry.failures, elapsed, jitter))
         entry.due_ns = max(backoff_ns, asked_ns, self._next_retry_slot_ns(now_ns))
         entry.due_because = EnqueueReason.RETRY
         entry.retry_soonest_ns = max(asked_ns, now_ns + nanoseconds(self.settings.change_after_failure))

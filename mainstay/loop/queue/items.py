@@ -76,6 +76,10 @@ class Item(msgspec.Struct, Generic[K], frozen=True, gc=False):
     waited_ns: int
     """How long it was in line."""
     taken_ns: int
+    is_past_deadline: bool = False
+    """It is the last attempt because the deadline of its retries has come."""
+    failures: int = 0
+    """In a row, counted or not: what its backoff has grown with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +208,10 @@ class Figures:
 
 
 DEFAULT_RETRY: Final = RetryShape(
-    attempts_max=12, first_delay=timedelta(milliseconds=100), delay_max=timedelta(minutes=5)
+    attempts_max=12,
+    first_delay=timedelta(milliseconds=100),
+    delay_max=timedelta(minutes=5),
+    deadline=timedelta(minutes=15),
 )
 
 
@@ -213,7 +220,8 @@ class QueueSettings:
     """How a queue paces its keys. The defaults suit a controller with up to some tens of thousands of objects."""
 
     retry: RetryShape = DEFAULT_RETRY
-    """How a failing key is tried again. After `attempts_max` counted failures in a row it is terminal."""
+    """How a failing key is tried again. It is terminal after `attempts_max` counted failures in a row, or at the first
+    one after the deadline."""
 
     change_after_failure: timedelta = timedelta(seconds=1)
     """A failing key that changes need not wait for its whole backoff: the change may be the cure. It is tried again

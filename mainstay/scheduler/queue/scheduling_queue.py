@@ -24,10 +24,11 @@ import itertools
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.retry_shape import NO_BOUND, RetryShape
 from mainstay.env.invariants import broken
 from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.scheduler.queue.pending_pods import PendingPod, PendingPods
@@ -38,12 +39,14 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 WOKEN_BY_MAX: Final = 8
 _STALE_LEAST: Final = 1024  # Places among the timers that mean nothing any more: fewer are not worth clearing.
 _CHECK_AFTER: Final = 1000  # All of the queue is checked after so many pods were taken, or ten times as many as it has.
+BACKOFF: Final = RetryShape(  # A pod is tried for as long as it is there.
+    attempts_max=NO_BOUND, first_delay=timedelta(seconds=1), delay_max=timedelta(seconds=10), jitter=0
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingQueueSettings:
-    backoff_first: timedelta = timedelta(seconds=1)
-    backoff_max: timedelta = timedelta(seconds=10)
+    backoff: RetryShape = BACKOFF
     flush_after: timedelta = timedelta(minutes=5)
     """A pod that waits for a cure is tried again after this, in case that a cure was not recognised as one."""
     check_after: int = _CHECK_AFTER
@@ -95,8 +98,8 @@ class SchedulingQueue:
     def __init__(self, settings: SchedulingQueueSettings | None = None, pods: PendingPods | None = None) -> None:
         settings = settings or SchedulingQueueSettings()
         self.pods = PendingPods() if pods is None else pods
-        self._backoff_first_ns = settings.backoff_first // _MICROSECOND * 1000
-        self._backoff_max_ns = settings.backoff_max // _MICROSECOND * 1000
+        self._backoff = settings.backoff
+        self._refused = replace(settings.backoff, delay_max=max(settings.backoff.first_delay, settings.flush_after))
         self._flush_ns = settings.flush_after // _MICROSECOND * 1000
         self._lines: dict[int, _Line] = {}
         self._priorities: list[int] = []
@@ -224,8 +227,8 @@ class SchedulingQueue:
         if queued.is_outdated:
             self._activate(queued, now_ns, "PodUpdate", 0)
             return
-        wait_ns = min(self._backoff_first_ns << min(queued.failures - 1, 30), self._flush_ns)
-        self._wait_for(queued, cures, self._changes, now_ns + wait_ns)
+        wait_ns = _wait_ns(self._refused, queued.failures)
+        self._wait_for(queued, cures, self._changes, now_ns + min(wait_ns, self._flush_ns))
 
     def back_off(self, uid: str, now_ns: int) -> None:
         """It failed, and not because of what nodes are like: try again later."""
@@ -287,7 +290,7 @@ class SchedulingQueue:
                 self._activate(queued, now_ns, event, 0)
 
     def _wake(self, queued: PendingPod, now_ns: int, event: str) -> None:
-        due_ns = queued.refused_ns + self._backoff_ns(queued.failures)
+        due_ns = queued.refused_ns + _wait_ns(self._backoff, queued.failures)
         if due_ns <= now_ns:
             self._activate(queued, now_ns, event, 0)
         else:
@@ -305,11 +308,8 @@ class SchedulingQueue:
 
     def _back_off(self, queued: PendingPod, now_ns: int, event: str) -> None:
         self.pods.move(queued, PodState.BACKING_OFF)
-        self._timer(queued, now_ns + self._backoff_ns(queued.failures))
+        self._timer(queued, now_ns + _wait_ns(self._backoff, queued.failures))
         self.incoming.add(event, PodState.BACKING_OFF)
-
-    def _backoff_ns(self, failures: int) -> int:
-        return min(self._backoff_first_ns << min(max(failures - 1, 0), 30), self._backoff_max_ns)
 
     def _activate(self, queued: PendingPod, now_ns: int, event: str, revision: int) -> None:
         self._leave(queued, PodState.ACTIVE)
@@ -355,3 +355,7 @@ class SchedulingQueue:
         if revision:
             queued.woken_by = (*queued.woken_by[-(WOKEN_BY_MAX - 1) :], revision)
         queued.wakes += 1
+
+
+def _wait_ns(shape: RetryShape, failures: int) -> int:
+    return shape.delay(max(failures, 1), 0) // _MICROSECOND * 1000

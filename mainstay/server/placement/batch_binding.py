@@ -16,7 +16,7 @@ that sends it has seen what it decides about, so a Node that is not there is ref
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -149,8 +149,9 @@ def _build_context(item: _Item, whole: WriteContext, request: Request, user: Use
     operation = None
     if item.operation:
         about = (request.method, request.target)
-        said: dict[str, Any] = msgspec.to_builtins(item)
-        operation = build_operation(item.operation, about, _encode(said), user, clock)
+        # What is asked for; not which decision asks, and what that has seen.
+        asked = _encode((item.metadata, item.target, item.reservation))
+        operation = build_operation(item.operation, about, asked, user, clock)
     return WriteContext(
         item.decision or whole.decision,
         item.cause or whole.cause,

@@ -1,5 +1,6 @@
 """Who is next, and who waits for what: the queue without a clock."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.queue.pod_states import PodState
-from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue, SchedulingQueueSettings
+from mainstay.scheduler.queue.scheduling_queue import BACKOFF, SchedulingQueue, SchedulingQueueSettings
 from mainstay.scheduler.reasons import Cure
 from tests.scheduler.objects import a_pod
 
@@ -171,9 +172,7 @@ def test_what_waits_for_no_cure_that_comes_is_tried_again_all_the_same():
 
 
 def test_a_failure_backs_off_and_longer_each_time():
-    queue = SchedulingQueue(
-        SchedulingQueueSettings(backoff_first=timedelta(seconds=1), backoff_max=timedelta(seconds=4))
-    )
+    queue = SchedulingQueue(SchedulingQueueSettings(backoff=replace(BACKOFF, delay_max=timedelta(seconds=4))))
     uid = put(queue, "web")
     now_s, waits = 0, []
     for _ in range(5):
