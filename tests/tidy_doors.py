@@ -25,7 +25,8 @@ DOORS: Final = {
     "agent/serve": "server",
     # The kinds that are always there, each declared in the module of its theme.
     "api/kinds": (
-        "apiextensions checks controller_settings decisions flowcontrol mainstay metrics pods policy rbac sampling"
+        "admission apiextensions checks controller_settings decisions flowcontrol mainstay metrics pods policy rbac "
+        "sampling"
     ),
     # What `kubectl get` shows of each kind: the columns, and how they are filled.
     "api/tables": "jsonpath texts",
@@ -181,7 +182,7 @@ INNER_DOORS: Final = {
     # Where placement becomes true: binding, reservations, the ledger of each node, eviction.
     "server/placement": "handlers ledger.refusals placement",
     # Admission policies: rules in CEL that users write, followed by every API server and evaluated with each write.
-    "server/policies": "admission_policies match_rules policy_review policy_set published_state",
+    "server/policies": "admission_policies match_rules mutating_policies policy_review policy_set published_state",
     # ResourceQuotas and ZoneQuotas: charged in the transaction of the write that uses them.
     "server/quota": "quota_sums resource_quota status zone_quota",
     # Roles and who has them: evaluated, guarded against escalation, and the ones that every cluster begins with.

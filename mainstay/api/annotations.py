@@ -27,6 +27,8 @@ GENERATION: Final = "mainstay.dev/generation"
 REVISION: Final = "mainstay.dev/revision"
 POLICIES: Final = "mainstay.dev/policies"
 """The admission policies that have refused the request: name, uid and revision of each."""
+MUTATIONS: Final = "mainstay.dev/mutations"
+"""The admission policies that have changed what was sent, likewise."""
 
 # Of Kubernetes:
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"

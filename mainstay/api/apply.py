@@ -134,7 +134,7 @@ class Application:
     def _require_fitting(self, patch: Object) -> None:
         checked = copied(patch)
         unknown = conform(checked, self.kind.message) if self.kind.message else conform_metadata(checked)
-        problems = _list_problems(patch, find_shape(self.kind.message), "")
+        problems = find_list_problems(patch, find_shape(self.kind.message), "")
         problems += [f".{path}: field not declared in schema" for path in unknown]
         if problems:
             what = f"{self.namespace}/{self.name}; {self.kind.group_version}, Kind={self.kind.kind}"
@@ -227,12 +227,12 @@ def _merged_list(live: Sequence[Any], patch: Sequence[Any], shape: FieldShape) -
     return result + [element for step, element in before[at:] if step not in steps]
 
 
-def _list_problems(value: Any, shape: FieldShape, path: str) -> list[str]:
+def find_list_problems(value: Any, shape: FieldShape, path: str) -> list[str]:
     """Why the elements of lists in a patch cannot be told apart."""
     found: list[str] = []
     if shape.how in _OBJECTS and isinstance(value, dict):
         for name, each in value.items():
-            found += _list_problems(each, find_field(shape, name)[1], f"{path}.{name}")
+            found += find_list_problems(each, find_field(shape, name)[1], f"{path}.{name}")
     elif shape.how in (KEYED, SET) and isinstance(value, list):
         seen: set[str] = set()
         for index, element in enumerate(value):
@@ -246,7 +246,7 @@ def _list_problems(value: Any, shape: FieldShape, path: str) -> list[str]:
                 found.append(f"{path}: duplicate entries for key {shown}")
             seen.add(step)
             if shape.how == KEYED:
-                found += _list_problems(element, shape.items, path + shown)
+                found += find_list_problems(element, shape.items, path + shown)
     return found
 
 

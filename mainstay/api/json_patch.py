@@ -23,8 +23,16 @@ COPIED_MAX: Final = (
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
 
+class PatchTestFailed(StatusError):
+    """A `test` of the patch was not met."""
+
+
 class _Impossible(Exception):
     """The operation cannot be carried out."""
+
+
+class _Unmet(_Impossible):
+    """A `test` is not met."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,8 @@ class _Operation:
 def json_patch(original: Object, patch: Any) -> Object:
     """The patched object. It shares nothing with the arguments, which stay as they are.
 
-    StatusError 400 for what is no patch, 413 for one that is too long, 422 for one that cannot be carried out.
+    StatusError 400 for what is no patch, 413 for one that is too long, 422 for one that cannot be carried out, which is
+    a `PatchTestFailed` if a `test` of it is not met.
     """
     if patch is not None and not isinstance(patch, list):
         raise _undecodable(patch, "[]handlers.jsonPatchOp")
@@ -56,6 +65,9 @@ def json_patch(original: Object, patch: Any) -> Object:
         document = _Document(copied(original))
         for each in patch or ():
             document.apply(_read(each))
+    except _Unmet:
+        error = rejected()
+        raise PatchTestFailed(error.code, error.reason, error.message, error.details) from None
     except _Impossible:
         raise rejected() from None
     if not isinstance(document.root, dict):
@@ -147,10 +159,10 @@ class _Document:
             parent = self._get(operation.path[:-1])
             if isinstance(parent, dict):
                 if parent.get(operation.path[-1]) is not None:
-                    raise _Impossible
+                    raise _Unmet
                 return
         if not same(self._get(operation.path), operation.value):
-            raise _Impossible
+            raise _Unmet
 
     def _get(self, path: tuple[str, ...]) -> Any:
         found = self.root

@@ -65,6 +65,12 @@ RESOURCE_CLAIM_TEMPLATES: Final = KindName(
     "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", True
 )
 RESOURCE_SLICES: Final = KindName("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", False)
+MUTATING_ADMISSION_POLICIES: Final = KindName(
+    "admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", False
+)
+MUTATING_ADMISSION_POLICY_BINDINGS: Final = KindName(
+    "admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", False
+)
 VALIDATING_ADMISSION_POLICIES: Final = KindName(
     "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", False
 )

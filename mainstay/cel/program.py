@@ -22,6 +22,7 @@ from mainstay.cel.cost import bound_cost
 from mainstay.cel.errors import BadExpression, CostExceeded, EvaluationFailed
 from mainstay.cel.size import Size, measure
 from mainstay.cel.syntax_tree import TreeNode, find_names, find_selected, read_tree
+from mainstay.cel.typed_literals import Rewritten, rewrite_literals
 
 if TYPE_CHECKING:
     from cel_expr_python import cel
@@ -122,14 +123,15 @@ class Inputs:
 
 
 class Language:
-    """Expressions over these variables."""
+    """Expressions over these variables. With `has_literals`, also the types of mutations (typed_literals.py)."""
 
-    def __init__(self, variables: Sequence[str]) -> None:
+    def __init__(self, variables: Sequence[str], *, has_literals: bool = False) -> None:
         from cel_expr_python import cel
         from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
         extensions = [ext_optional.ExtOptional(), ext_strings.ExtStrings(), ext_bindings.ExtBindings()]
         self._env = cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN), extensions=extensions)
+        self._has_literals = has_literals
         self._compile = lru_cache(maxsize=PROGRAMS_MAX)(self._compile_now)
 
     def compile(self, source: str) -> CelProgram:
@@ -145,27 +147,31 @@ class Language:
     def _compile_now(self, source: str) -> CelProgram:
         if _PRECISION.search(source):
             raise BadExpression("a format with a width or precision of more than two digits is not supported")
+        rewritten = rewrite_literals(source) if self._has_literals else None
         try:
-            compiled = self._env.compile(source)
+            compiled = self._env.compile(source if rewritten is None else rewritten.text)
         except (RuntimeError, TypeError, UnicodeError) as error:
-            raise BadExpression(_describe(str(error))) from None
+            raise BadExpression(_describe(str(error), rewritten)) from None
         return CelProgram(source, compiled, read_tree(compiled.serialize()))
 
 
-def _describe(text: str) -> str:
+def _describe(text: str, rewritten: Rewritten | None = None) -> str:
     """The first error that the compiler reports, for the author of the expression."""
     found = _ERROR.search(text)
     if found is None:
         return _STATUS.sub("", text.partition("\n")[0])
     line, column, message = found.groups()
     message = message.removesuffix(" [INVALID_ARGUMENT]").replace(" (in container '')", "")
+    if rewritten is not None:
+        column = rewritten.find_column(int(line), int(column))
     return message if int(line) < 1 else f"line {line}, column {column}: {message}"
 
 
 def _to_json(value: Any) -> Any:
     match value:
         case dict():
-            return {str(key): _to_json(each) for key, each in value.items()}
+            # The library's maps have no order, and another one in each process.
+            return {str(key): _to_json(value[key]) for key in sorted(value, key=str)}
         case list():
             return [_to_json(each) for each in value]
         case None | bool() | int() | float() | str():

@@ -67,7 +67,8 @@ def _object(each: ObjectDiff, *, is_wide: bool) -> list[str]:
 
 
 def _who(who: Who) -> str:
-    return f"{who.name} ({who.reason})" if who.reason and who.component else who.name
+    name = f"{who.name} ({who.reason})" if who.reason and who.component else who.name
+    return f"{name}, changed by policy {', '.join(who.mutations)}" if who.mutations else name
 
 
 def _short(text: Any, length: int = 50) -> str:

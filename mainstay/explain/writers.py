@@ -44,6 +44,8 @@ class Who(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     subresource: str = ""
     audit: str = ""
     trace: str = ""
+    mutations: tuple[str, ...] = ()
+    """The admission policies that have changed what was sent, as `name@revision`."""
 
 
 UNKNOWN_WHO: Final = Who("unknown")
@@ -228,6 +230,7 @@ def who_wrote(
         subresource=request.subresource if request is not None else "",
         audit=request.audit if request is not None else "",
         trace=request.trace if request is not None else "",
+        mutations=tuple(f"{each.name}@{each.revision}" for each in request.mutations) if request is not None else (),
     )
 
 

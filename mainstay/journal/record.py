@@ -280,6 +280,8 @@ class WriteRecord(msgspec.Struct, array_like=True, frozen=True, tag="w", gc=Fals
     """Empty if there is none, or if it follows from the decision (trace_id.py)."""
     decision: str = ""
     subresource: str = ""
+    mutations: tuple[AppliedPolicy, ...] = ()
+    """The admission policies that have changed what the request sent, in the order in which they did."""
 
 
 class EntryRecord(msgspec.Struct, array_like=True, frozen=True, tag="e", gc=False):

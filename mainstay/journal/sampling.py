@@ -33,6 +33,8 @@ from mainstay.journal.record import AppliedPolicy, DecisionRecord, Ending, Sampl
 
 POLICY_KINDS: Final = frozenset(
     {
+        "mutatingadmissionpolicies.admissionregistration.k8s.io",
+        "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
         "validatingadmissionpolicies.admissionregistration.k8s.io",
         "validatingadmissionpolicybindings.admissionregistration.k8s.io",
         "placementpolicies.mainstay.dev",

@@ -220,6 +220,8 @@ KINDS: Mapping[str, str] = {
     "rolebindings.rbac.authorization.k8s.io": "server/rbac/service.py",
     "clusterrolebindings.rbac.authorization.k8s.io": "server/rbac/service.py",
     "customresourcedefinitions.apiextensions.k8s.io": "server/crd/definitions.py",
+    "mutatingadmissionpolicies.admissionregistration.k8s.io": "server/policies/mutation.py",
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": "server/policies/mutating_policies.py",
     "validatingadmissionpolicies.admissionregistration.k8s.io": "server/policies/evaluation.py",
     "validatingadmissionpolicybindings.admissionregistration.k8s.io": "server/policies/admission_policies.py",
     "flowschemas.flowcontrol.apiserver.k8s.io": "server/flow/schemas.py",

@@ -1,4 +1,4 @@
-"""The real kubectl applies an admission policy, and is denied by it."""
+"""The real kubectl applies admission policies: one denies what it writes, another changes it."""
 
 from pathlib import Path
 
@@ -37,3 +37,22 @@ def test_the_policy_of_the_guide_denies_what_it_says(kubectl):
     finally:
         kubectl("delete", "-f", "-", stdin=manifest)
     kubectl("scale", "deployment", "web", "--replicas=0")
+
+
+def test_the_policy_of_the_guide_changes_what_it_says(kubectl):
+    manifest = GUIDE.read_text().split("```yaml\n")[2].split("```")[0]
+    assert next(each["kind"] for each in yaml.safe_load_all(manifest)) == "MutatingAdmissionPolicy"
+    kubectl("apply", "-f", "-", stdin=manifest)
+    try:
+        kubectl("label", "namespace", kubectl.namespace, "environment=test", "team=core", "--overwrite")
+        kubectl("create", "deployment", "web", "--image=nginx", "--replicas=0")
+        kubectl("scale", "deployment", "web", "--replicas=0")
+        kubectl("annotate", "deployment", "web", "a=b")
+
+        columns = "custom-columns=TEAM:.metadata.labels.team,NAMES:.spec.template.spec.containers[*].name"
+        [row] = kubectl.table("get", "deployment", "web", "-o", columns)
+        assert (row["TEAM"], row["NAMES"]) == ("core", "nginx,proxy")
+        [listed] = kubectl.table("get", "mutatingadmissionpolicies")
+        assert (listed["NAME"], listed["MUTATIONS"]) == ("sidecar", "1")
+    finally:
+        kubectl("delete", "-f", "-", stdin=manifest)

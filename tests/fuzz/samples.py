@@ -342,6 +342,46 @@ SAMPLES: Final[dict[tuple[str, str], Object]] = {
             "matchResources": {"objectSelector": {"matchLabels": {"a": "b"}}},
         }
     },
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"): {
+        "spec": {
+            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            "failurePolicy": "Ignore",
+            "reinvocationPolicy": "IfNeeded",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": ["", "apps"],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE", "UPDATE"],
+                        "resources": ["configmaps", "secrets", "pods", "deployments"],
+                    }
+                ],
+            },
+            "matchConditions": [{"name": "mine", "expression": "request.userInfo.username != 'x'"}],
+            "variables": [{"name": "value", "expression": "object.metadata.name"}],
+            "mutations": [
+                {
+                    "patchType": "ApplyConfiguration",
+                    "applyConfiguration": {
+                        "expression": "Object{metadata: Object.metadata{labels: {'fuzz': variables.value}}}"
+                    },
+                },
+                {
+                    "patchType": "JSONPatch",
+                    "jsonPatch": {
+                        "expression": "[JSONPatch{op: 'add', path: '/metadata/annotations', value: {'a': 'b'}}]"
+                    },
+                },
+            ],
+        }
+    },
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"): {
+        "spec": {
+            "policyName": "a",
+            "paramRef": {"name": "a", "namespace": "default", "parameterNotFoundAction": "Allow"},
+            "matchResources": {"objectSelector": {"matchLabels": {"a": "b"}}},
+        }
+    },
     ("authorization.k8s.io", "selfsubjectrulesreviews"): {"spec": {"namespace": "default"}},
     ("authorization.k8s.io", "subjectaccessreviews"): {
         "spec": {"user": "bob", "groups": ["devs"], "nonResourceAttributes": {"path": "/metrics", "verb": "get"}}

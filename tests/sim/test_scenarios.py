@@ -60,6 +60,9 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("admission-policies", admission_policies.never_binds_a_policy_again, "admission policies: "),
     ("admission-policies", admission_policies.says_that_it_has_seen_what_is_committed, "admission policies: "),
     ("admission-policies", admission_policies.remembers_which_policies_there_were, "admission policies: "),
+    ("admission-policies", admission_policies.names_the_first_version_that_changed_a_write, "admission policies: "),
+    ("admission-policies", admission_policies.validates_what_was_sent, "admission policies: "),
+    ("admission-policies", admission_policies.runs_a_policy_again_for_its_own_change, "admission policies: "),
     # 2: a node goes unheard
     ("ghost-node", caches.keeps_what_is_missing_from_a_state, "placed: "),
     ("ghost-node", scenarios.knows_nothing_of_what_goes, "placed: "),

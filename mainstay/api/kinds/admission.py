@@ -1,4 +1,5 @@
-"""ValidatingAdmissionPolicy and its binding: rules in CEL that a write must keep, and where they hold.
+"""Admission policies and their bindings: rules in CEL that a write must keep (ValidatingAdmissionPolicy) or that change
+what is written (MutatingAdmissionPolicy), and where they hold.
 
 What is wrong with an expression is not known here: the API server compiles it when a policy is written
 (server/policies/policy_review.py), and evaluates it with every write that matches (server/policies/).
@@ -25,7 +26,10 @@ MATCH_CONDITIONS_MAX: Final = 64
 RULES_MAX: Final = 1000  # Of one list of a policy. Kubernetes bounds what they cost instead.
 ACTIONS: Final = ("Audit", "Deny", "Warn")
 REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
+PATCH_TYPES: Final = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
+REINVOCATIONS: Final = ("IfNeeded", "Never")
 _OPERATIONS: Final = ("*", "CREATE", "UPDATE", "DELETE", "CONNECT")
+_OPERATIONS_MUTATED: Final = ("*", "CREATE", "UPDATE", "CONNECT")  # A deletion has no object that could be changed.
 _SCOPES: Final = ("*", "Cluster", "Namespaced")
 _IDENTIFIER: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
 
@@ -58,9 +62,8 @@ def _prepare_policy(new: Object, old: Object | None) -> None:
     new["status"] = {"observedGeneration": generation, "typeChecking": {}}
 
 
-def _validate_policy(new: Object, old: Object | None) -> Sequence[StatusCause]:
-    causes: list[StatusCause] = []
-    spec = new["spec"]
+def _check_policy(spec: Object, operations: Sequence[str], causes: list[StatusCause]) -> None:
+    """What policies of both sorts have."""
     check_one_of(spec, "failurePolicy", ("Fail", "Ignore"), "spec", causes)
     if spec.get("paramKind") is not None:
         _check_parameter_kind(spec["paramKind"], "spec.paramKind", causes)
@@ -68,7 +71,7 @@ def _validate_policy(new: Object, old: Object | None) -> Sequence[StatusCause]:
     if match is None:
         causes.append(required("spec.matchConstraints"))
     else:
-        check_match(match, "spec.matchConstraints", causes)
+        _check_match(match, operations, "spec.matchConstraints", causes)
         if not match.get("resourceRules"):
             causes.append(required("spec.matchConstraints.resourceRules"))
     _check_named(spec, "matchConditions", causes)
@@ -79,19 +82,54 @@ def _validate_policy(new: Object, old: Object | None) -> Sequence[StatusCause]:
         name = each.get("name") or ""
         if name and not _IDENTIFIER.fullmatch(name):
             causes.append(invalid_value(f"spec.variables[{number}].name", name, "name is not a valid CEL identifier"))
+    for field in ("validations", "auditAnnotations", "variables", "mutations"):
+        if len(spec.get(field) or ()) > RULES_MAX:
+            causes.append(too_many(f"spec.{field}", len(spec[field]), RULES_MAX))
+
+
+def _validate_policy(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
+    spec = new["spec"]
+    _check_policy(spec, _OPERATIONS, causes)
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not annotations:
         text = "validations or auditAnnotations must be provided"
         causes += [required("spec.validations", text), required("spec.auditAnnotations", text)]
-    for field in ("validations", "auditAnnotations", "variables"):
-        if len(spec.get(field) or ()) > RULES_MAX:
-            causes.append(too_many(f"spec.{field}", len(spec[field]), RULES_MAX))
     for number, each in enumerate(validations):
         _check_validation(each, f"spec.validations[{number}]", causes)
     seen: set[str] = set()
     for number, each in enumerate(annotations):
         _check_annotation(each, new["metadata"].get("name") or "", f"spec.auditAnnotations[{number}]", seen, causes)
     return causes
+
+
+def _validate_mutating_policy(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes: list[StatusCause] = []
+    spec = new["spec"]
+    _check_policy(spec, _OPERATIONS_MUTATED, causes)
+    if not spec.get("reinvocationPolicy"):
+        causes.append(required("spec.reinvocationPolicy"))
+    else:
+        check_one_of(spec, "reinvocationPolicy", REINVOCATIONS, "spec", causes)
+    if not spec.get("mutations"):
+        causes.append(required("spec.mutations", "mutations must contain at least one item"))
+    for number, each in enumerate(spec.get("mutations") or ()):
+        _check_mutation(each, f"spec.mutations[{number}]", causes)
+    return causes
+
+
+def _check_mutation(mutation: Object, here: str, causes: list[StatusCause]) -> None:
+    patch_type = mutation.get("patchType")
+    if not patch_type:
+        causes.append(required(f"{here}.patchType"))
+    elif patch_type not in PATCH_TYPES:
+        causes.append(not_supported(f"{here}.patchType", patch_type, tuple(PATCH_TYPES)))
+    for name, field in PATCH_TYPES.items():
+        if name == patch_type:
+            if not ((mutation.get(field) or {}).get("expression") or "").strip():
+                causes.append(required(f"{here}.{field}.expression", "expression is not specified"))
+        elif mutation.get(field) is not None:
+            causes.append(forbidden_value(f"{here}.{field}", f"must not be specified when patchType is {patch_type}"))
 
 
 def _check_validation(validation: Object, here: str, causes: list[StatusCause]) -> None:
@@ -152,7 +190,7 @@ def _check_parameter_kind(kind: Object, here: str, causes: list[StatusCause]) ->
         )
 
 
-def check_match(match: Object, here: str, causes: list[StatusCause]) -> None:
+def _check_match(match: Object, operations: Sequence[str], here: str, causes: list[StatusCause]) -> None:
     """Which requests are meant: of a policy, or of a binding."""
     check_one_of(match, "matchPolicy", ("Equivalent", "Exact"), here, causes)
     for field in ("namespaceSelector", "objectSelector"):
@@ -160,10 +198,10 @@ def check_match(match: Object, here: str, causes: list[StatusCause]) -> None:
             check_selector(match[field], f"{here}.{field}", causes)
     for field in ("resourceRules", "excludeResourceRules"):
         for number, rule in enumerate(match.get(field) or ()):
-            _check_rule(rule, f"{here}.{field}[{number}]", causes)
+            _check_rule(rule, operations, f"{here}.{field}[{number}]", causes)
 
 
-def _check_rule(rule: Object, here: str, causes: list[StatusCause]) -> None:
+def _check_rule(rule: Object, operations: Sequence[str], here: str, causes: list[StatusCause]) -> None:
     for field in ("operations", "apiGroups", "apiVersions", "resources"):
         values = rule.get(field) or ()
         if not values:
@@ -172,8 +210,8 @@ def _check_rule(rule: Object, here: str, causes: list[StatusCause]) -> None:
             text = "if '*' is present, must not specify other " + ("operations" if field == "operations" else "values")
             causes.append(invalid_value(f"{here}.{field}", ", ".join(map(str, values)), text))
     for number, operation in enumerate(rule.get("operations") or ()):
-        if operation not in _OPERATIONS:
-            causes.append(not_supported(f"{here}.operations[{number}]", operation, _OPERATIONS))
+        if operation not in operations:
+            causes.append(not_supported(f"{here}.operations[{number}]", operation, operations))
     for field in ("apiVersions", "resources"):
         for number, value in enumerate(rule.get(field) or ()):
             if not value:
@@ -184,9 +222,9 @@ def _check_rule(rule: Object, here: str, causes: list[StatusCause]) -> None:
     check_one_of(rule, "scope", _SCOPES, here, causes)
 
 
-def _validate_binding(new: Object, old: Object | None) -> Sequence[StatusCause]:
+def _check_binding(spec: Object, operations: Sequence[str]) -> list[StatusCause]:
+    """What bindings of both sorts have."""
     causes: list[StatusCause] = []
-    spec = new["spec"]
     if not spec.get("policyName"):
         causes.append(required("spec.policyName"))
     else:
@@ -194,9 +232,19 @@ def _validate_binding(new: Object, old: Object | None) -> Sequence[StatusCause]:
     if spec.get("paramRef") is not None:
         _check_parameter_reference(spec["paramRef"], "spec.paramRef", causes)
     if spec.get("matchResources") is not None:
-        check_match(spec["matchResources"], "spec.matchResources", causes)
+        _check_match(spec["matchResources"], operations, "spec.matchResources", causes)
+    return causes
+
+
+def _validate_binding(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    spec = new["spec"]
+    causes = _check_binding(spec, _OPERATIONS)
     _check_actions(spec.get("validationActions") or (), causes)
     return causes
+
+
+def _validate_mutating_binding(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    return _check_binding(new["spec"], _OPERATIONS_MUTATED)
 
 
 def _check_actions(actions: Sequence[Any], causes: list[StatusCause]) -> None:
@@ -237,5 +285,16 @@ VALIDATING_ADMISSION_POLICY = builtin(
 VALIDATING_ADMISSION_POLICY_BINDING = builtin(
     kind_names.VALIDATING_ADMISSION_POLICY_BINDINGS, defaults=_default_binding, validate=_validate_binding
 )
+MUTATING_ADMISSION_POLICY = builtin(
+    kind_names.MUTATING_ADMISSION_POLICIES, defaults=_default_policy, validate=_validate_mutating_policy
+)
+MUTATING_ADMISSION_POLICY_BINDING = builtin(
+    kind_names.MUTATING_ADMISSION_POLICY_BINDINGS, defaults=_default_binding, validate=_validate_mutating_binding
+)
 
-KINDS = (VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING)
+KINDS = (
+    VALIDATING_ADMISSION_POLICY,
+    VALIDATING_ADMISSION_POLICY_BINDING,
+    MUTATING_ADMISSION_POLICY,
+    MUTATING_ADMISSION_POLICY_BINDING,
+)

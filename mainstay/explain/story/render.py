@@ -41,6 +41,7 @@ def lines_of_version(version: Version, *, spec_only: bool = False) -> list[Story
             revision=version.revision,
             decision=version.who.decision,
             causes=causes,
+            details=tuple(f"changed by policy: {each}" for each in version.who.mutations),
             is_detail=is_detail,
             is_verdict=is_verdict,
         )
@@ -214,7 +215,7 @@ def _describe_policies(record: DecisionRecord) -> tuple[str, ...]:
     """By which admission policies a write was refused, and what was not met."""
     if not record.policies:
         return ()
-    expressions = [each for each in record.reasons if each.startswith("expression: ")]
+    expressions = [each for each in record.reasons if each.startswith(("expression: ", "changed by policy: "))]
     return (*expressions, *(f"policy: {each.name}, revision {each.revision}" for each in record.policies))
 
 

@@ -1,4 +1,5 @@
-"""Changes of an object that the server has refused of late: what a user wonders about whose object is healthy."""
+"""Changes of an object that the server has refused of late, or that admission policies have changed on their way in:
+what a user wonders about whose object is healthy, and other than what was sent."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -47,6 +48,17 @@ async def with_refused_change(case: Case, kind: KindName, obj: Object, found: Fi
             Involved(last.user or last.component, "requested the change", (build_source(last),)),
         ),
     )
+
+
+async def list_mutations(case: Case, kind: KindName, obj: Object) -> tuple[str, ...]:
+    """That the object is not as it was sent, if its last write that admission policies have changed is known."""
+    subject = build_subject(kind, obj)
+    for version in reversed(await case.versions(kind.text, subject.namespace, subject.name)):
+        if version.who.mutations:
+            by = f" by {version.who.user}" if version.who.user else ""
+            policies = ", ".join(version.who.mutations)
+            return (f"what was sent{by} at {clock(version.at)} was changed by MutatingAdmissionPolicy {policies}",)
+    return ()
 
 
 def cause_of_refusal(record: DecisionRecord) -> tuple[Cause, Verdict]:

@@ -18,7 +18,7 @@ from mainstay.explain.registry import Rooms
 from mainstay.explain.why.answer import AnswerObject, Verdict, WhyAnswer
 from mainstay.explain.why.case import Case
 from mainstay.explain.why.causes import MEANINGS, Cause
-from mainstay.explain.why.changes import cause_of_refusal, with_refused_change
+from mainstay.explain.why.changes import cause_of_refusal, list_mutations, with_refused_change
 from mainstay.explain.why.found import (
     NOTHING,
     Finding,
@@ -69,6 +69,7 @@ async def why(
         subject = build_subject(kind, obj)
         found = await with_refused_change(case, kind, obj, await _found(case, kind, obj))
         found = found.with_notes(await _list_unenforced(case, kind, obj))
+        found = found.with_notes(await list_mutations(case, kind, obj))
     return _answer(case, subject, found)
 
 

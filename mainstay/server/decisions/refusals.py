@@ -10,6 +10,7 @@ bounded; what is beyond is counted as dropped.
 """
 
 import asyncio
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
@@ -143,7 +144,7 @@ class Refusals:
             now=at,
             attempts=1,
             policies=() if call.notes is None else call.notes.policies,
-            reasons=(*_reasons(error, is_secret), *_find_expression(call)),
+            reasons=(*_reasons(error, is_secret), *_find_expression(call), *_list_mutations(call)),
             actions=(RecordedAction(verb, subject.kind, subject.namespace, subject.name, subresource),),
             writes=(_result(subject, error, reason),),
             trace=traceparent[3:35],
@@ -238,6 +239,12 @@ def _message(error: StatusError, is_secret: bool) -> str:
 def _find_expression(call: ApiCall) -> tuple[str, ...]:
     """That of an admission policy, which its message need not contain. It is the policy's: no secret is in it."""
     return (f"expression: {call.notes.expression}",) if call.notes is not None and call.notes.expression else ()
+
+
+def _list_mutations(call: ApiCall) -> Iterator[str]:
+    """What was refused need not be what the user sent."""
+    for each in () if call.notes is None else call.notes.mutations:
+        yield f"changed by policy: {each.name}@{each.revision}"
 
 
 def _reasons(error: StatusError, is_secret: bool) -> tuple[str, ...]:

@@ -83,6 +83,7 @@ class WriteRequest(Struct, gc=False):
                 "" if asker.traceparent is None else trace_in(asker.traceparent, decision),
                 decision,
                 asker.subresource,
+                () if call.notes is None else call.notes.mutations,
             )
         )
 

@@ -1,4 +1,5 @@
-"""Evaluates admission policies: the last look at a write that its object is valid for, before it is committed.
+"""Follows admission policies, and evaluates those that validate: the last look at a write that its object is valid for,
+before it is committed. Those that mutate have had their turn before (mutating_policies.py).
 
 Each API server follows policies and bindings by its own feed, as watches do. So a policy holds on a server from the
 revision that this server has reached, which it publishes (published_state.py). Parameters and namespaces are read from
@@ -9,61 +10,62 @@ revision, the binding, and the expression. Policies see the writes of clients, b
 writes of its own accord, nor bindings, evictions and tokens.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from mainstay.api import labels
 from mainstay.api.causes import ADMISSION_POLICY_VIOLATED
 from mainstay.api.errors import StatusError, StatusReason, forbidden
-from mainstay.api.kind import Kind, Object
-from mainstay.api.kind_names import VALIDATING_ADMISSION_POLICIES
-from mainstay.env import tasks
-from mainstay.journal.record import AppliedPolicy
-from mainstay.server.decisions.write_notes import WriteRequest
-from mainstay.server.policies.evaluation import (
-    PolicyVerdict,
-    PolicyViolation,
-    describe_request,
-    evaluate,
-    show_object,
+from mainstay.api.kind_names import (
+    MUTATING_ADMISSION_POLICIES,
+    MUTATING_ADMISSION_POLICY_BINDINGS,
+    VALIDATING_ADMISSION_POLICIES,
+    VALIDATING_ADMISSION_POLICY_BINDINGS,
 )
+from mainstay.env import tasks
+from mainstay.server.decisions.write_notes import WriteRequest
+from mainstay.server.policies.evaluation import PolicyVerdict, evaluate
+from mainstay.server.policies.expressions import DEFAULT_REASON, PolicyViolation
 from mainstay.server.policies.match_rules import PolicyWrite
-from mainstay.server.policies.policy_set import BINDINGS, POLICIES, BoundPolicy, PolicySet
+from mainstay.server.policies.mutating_policies import MutatingPolicies
+from mainstay.server.policies.policy_inputs import NoParameters, PolicyInputs, build_values
+from mainstay.server.policies.policy_set import BoundPolicy, PolicySet, list_applied
 from mainstay.server.request.options import AdmissionNotes
-from mainstay.server.storage.keyspace import build_key, build_prefix, namespace_key
-from mainstay.server.storage.stored import read
 from mainstay.server.watch.feed import Feed
 from mainstay.server.watch.follower import PrefixFollower
 from mainstay.store.interface import Entry, KeyChange, Store
 
-PARAMETERS_MAX: Final = 100
-"""Objects that one binding may select as parameters: a policy is evaluated with each."""
 _FAILURES: Final = "validation.policy.admission.k8s.io/validation_failure"
 _CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, "Invalid": 422}
 
 
 class AdmissionPolicies:
-    """`start` it before anything is served. `kinds` has all that are served: those of parameters are found there."""
+    """`start` it before anything is served."""
 
     def __init__(self, store: Store, feed: Feed) -> None:
-        self.known = PolicySet()
-        self._store = store
+        self.known = PolicySet(VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS)
+        self.inputs = PolicyInputs(store)
+        mutating = PolicySet(MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS)
+        self.mutating = MutatingPolicies(mutating, self.inputs)
         self._followers = tuple(
-            (prefix, PrefixFollower(store, feed, prefix, self._take, partial(self._reset, prefix)))
-            for prefix in (POLICIES, BINDINGS)
+            (known, prefix, PrefixFollower(store, feed, prefix, partial(_take, known), partial(_reset, known, prefix)))
+            for known in (self.known, mutating)
+            for prefix in (known.policies_prefix, known.bindings_prefix)
         )
-        self.kinds: Iterable[Kind] = ()
 
     async def start(self) -> None:
-        for prefix, follower in self._followers:
-            self._reset(prefix, await follower.start())
+        for known, prefix, follower in self._followers:
+            _reset(known, prefix, await follower.start())
 
     async def stop(self) -> None:
-        for _, follower in self._followers:
+        for _, _, follower in self._followers:
             await follower.stop()
+
+    def list_revisions(self) -> dict[str, int]:
+        """The revision of each policy and binding that the server has seen, by `plural/name`."""
+        return {**self.mutating.known.list_revisions(), **self.known.list_revisions()}
 
     async def review(
         self, write: PolicyWrite, asked: WriteRequest, namespace: Entry | None = None, *, is_dry_run: bool
@@ -73,103 +75,37 @@ class AdmissionPolicies:
         bound = self.known.find(kind.group, kind.plural)
         if not bound:
             return
-        place = await self._find_namespace(write, namespace)
+        place = await self.inputs.find_namespace(write, namespace)
         matched = [
             each for each in bound if each[0].match.matches(write, place) and each[1].match.matches(write, place)
         ]
         if not matched:
             return
-        values = {
-            "object": show_object(kind, write.new),
-            "oldObject": show_object(kind, write.old),
-            "request": describe_request(write, asked.call.user, is_dry_run=is_dry_run),
-            "namespaceObject": place if kind.namespaced else None,
-        }
+        values = build_values(write, asked.call.user, place, is_dry_run=is_dry_run)
         notes = asked.call.notes = asked.call.notes or AdmissionNotes()
         outcome = _Outcome(write, notes)
-        for policy, binding in matched:
-            async for verdict in self._evaluate((policy, binding), write, values):
-                outcome.add((policy, binding), verdict)
+        for each in matched:
+            policy, _ = each
+            try:
+                for parameters in await self.inputs.find_parameters(each, write):
+                    outcome.add(each, evaluate(policy.spec, policy.fails_closed, {**values, "params": parameters}))
+                    await tasks.turns(1)
+            except NoParameters as error:
+                outcome.add(each, PolicyVerdict((PolicyViolation(str(error), DEFAULT_REASON, "", -1),)))
         outcome.finish()
 
-    async def _evaluate(self, bound: BoundPolicy, write: PolicyWrite, values: Mapping[str, Any]) -> Any:
-        policy, binding = bound
-        if policy.spec.get("paramKind") is None or binding.parameters is None:
-            yield evaluate(policy.spec, policy.fails_closed, {**values, "params": None})
-            return
-        try:
-            found = await self._find_parameters(policy.spec["paramKind"], binding.parameters, write)
-        except _NoParameters as error:
-            if error.is_allowed or not (error.is_refused or policy.fails_closed):
-                return
-            yield PolicyVerdict((PolicyViolation(str(error), "Invalid", "", -1),))
-            return
-        for parameters in found:
-            yield evaluate(policy.spec, policy.fails_closed, {**values, "params": parameters})
-            await tasks.turns(1)
 
-    async def _find_parameters(
-        self, wanted: Mapping[str, Any], reference: Mapping[str, Any], write: PolicyWrite
-    ) -> Sequence[Object]:
-        """Raises `_NoParameters`."""
-        kind = self._find_kind(wanted)
-        namespace = (reference.get("namespace") or write.namespace) if kind.namespaced else ""
-        if kind.namespaced and not namespace:
-            raise _NoParameters(
-                "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
-            )
-        if name := reference.get("name"):
-            entry = await self._store.get(build_key(kind, namespace, name))
-            found = [] if entry is None else [entry]
-        else:
-            found = await self._select(kind, namespace, reference)
-        if not found:
-            action = reference.get("parameterNotFoundAction")
-            text = "no params found for policy binding with `Deny` parameterNotFoundAction"
-            raise _NoParameters(text, is_allowed=action == "Allow", is_refused=True)
-        return [show_object(kind, read(kind, each)) or {} for each in found]
-
-    async def _select(self, kind: Kind, namespace: str, reference: Mapping[str, Any]) -> list[Entry]:
-        selector = labels.from_object(reference.get("selector"))
-        page = await self._store.range(build_prefix(kind, namespace), limit=10 * PARAMETERS_MAX)
-        found = [each for each in page.entries if selector.matches(read(kind, each)["metadata"].get("labels") or {})]
-        if page.remaining or len(found) > PARAMETERS_MAX:
-            raise _NoParameters(f"more than {PARAMETERS_MAX} parameters: select fewer")
-        return found
-
-    def _find_kind(self, wanted: Mapping[str, Any]) -> Kind:
-        for kind in self.kinds:
-            if kind.kind == wanted.get("kind") and kind.group_version == wanted.get("apiVersion") and kind.is_kept:
-                return kind
-        shown = f"{wanted.get('apiVersion')}, Kind={wanted.get('kind')}"
-        raise _NoParameters(f"failed to find resource referenced by paramKind: '{shown}'")
-
-    async def _find_namespace(self, write: PolicyWrite, namespace: Entry | None) -> Object | None:
-        """What a namespaceSelector is about."""
-        if write.kind.kind == "Namespace" and write.kind.group == "":
-            return write.new or write.old
-        if not write.kind.namespaced:
-            return None
-        entry = namespace or await self._store.get(namespace_key(write.namespace))
-        return None if entry is None else {"apiVersion": "v1", "kind": "Namespace", **msgspec.json.decode(entry.value)}
-
-    def _reset(self, prefix: str, entries: Sequence[Entry]) -> None:
-        self.known.clear(prefix)
-        for entry in entries:
-            self.known.learn(entry)
-
-    def _take(self, change: KeyChange) -> None:
-        if change.entry is None:
-            self.known.forget(change.key)
-        else:
-            self.known.learn(change.entry)
+def _reset(known: PolicySet, prefix: str, entries: Sequence[Entry]) -> None:
+    known.clear(prefix)
+    for entry in entries:
+        known.learn(entry)
 
 
-class _NoParameters(Exception):
-    def __init__(self, text: str, *, is_allowed: bool = False, is_refused: bool = False) -> None:
-        super().__init__(text)
-        self.is_allowed = is_allowed
-        self.is_refused = is_refused
+def _take(known: PolicySet, change: KeyChange) -> None:
+    if change.entry is None:
+        known.forget(change.key)
+    else:
+        known.learn(change.entry)
 
 
 class _Outcome:
@@ -218,7 +154,7 @@ class _Outcome:
 
     def _deny(self, bound: BoundPolicy, violation: PolicyViolation) -> StatusError:
         policy, binding = bound
-        self._notes.policies = tuple(_list_applied(each for each, _ in self._denied))
+        self._notes.policies = tuple(list_applied(each for each, _ in self._denied))
         self._notes.expression = violation.expression
         text = (
             f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}' denied request:"
@@ -228,12 +164,3 @@ class _Outcome:
         cause = {"reason": ADMISSION_POLICY_VIOLATED, "message": text}
         error = forbidden(kind.plural, kind.group, self._write.name, text, [cause])
         return StatusError(_CODES[violation.reason], StatusReason(violation.reason), error.message, error.details)
-
-
-def _list_applied(bound: Iterable[BoundPolicy]) -> Iterator[AppliedPolicy]:
-    """Each policy once, in the version that applied."""
-    seen: set[str] = set()
-    for policy, _ in bound:
-        if policy.name not in seen:
-            seen.add(policy.name)
-            yield AppliedPolicy(VALIDATING_ADMISSION_POLICIES.text, policy.name, policy.uid, policy.revision)

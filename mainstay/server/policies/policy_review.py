@@ -5,11 +5,12 @@ from typing import Any, Final
 
 from mainstay.api.errors import StatusCause, invalid, invalid_value
 from mainstay.api.kind import Kind, Object
-from mainstay.api.kind_names import VALIDATING_ADMISSION_POLICIES
+from mainstay.api.kind_names import MUTATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICIES
+from mainstay.api.kinds.admission import PATCH_TYPES
 from mainstay.cel.errors import BadExpression
-from mainstay.cel.program import CelProgram
+from mainstay.cel.program import CelProgram, Language
 from mainstay.env import tasks
-from mainstay.server.policies.evaluation import language
+from mainstay.server.policies.expressions import language, mutation_language
 from mainstay.server.request.options import AdmissionNotes
 
 UNSEEN_PARTS: Final = (
@@ -21,6 +22,8 @@ _AT_ONCE: Final = 20  # Expressions that are compiled before other requests have
 _TRUTH: Final = ("BOOL", "DYN")
 _TEXT: Final = ("STRING", "DYN")
 _TEXT_OR_NULL: Final = ("STRING", "NULL", "DYN")
+_PATCHES: Final = {"ApplyConfiguration": ("MAP", "DYN"), "JSONPatch": ("LIST", "DYN")}
+_SHOWN: Final = {"MAP": "Object", "LIST": "a list of JSONPatch"}
 _Found = tuple[str, str, tuple[str, ...], Sequence[str]]
 """The path of an expression, its text, the types that it may have, and the variables of the policy that it may use."""
 
@@ -33,11 +36,16 @@ async def review_policy(kind: Kind, new: Object, old: Object | None, notes: Admi
     spec = new["spec"]
     for field in ("matchConstraints", "matchResources"):
         _warn_about_rules((spec.get(field) or {}).get("resourceRules") or (), f"spec.{field}", notes)
-    if kind.kind != VALIDATING_ADMISSION_POLICIES.kind:
+    if kind.kind == VALIDATING_ADMISSION_POLICIES.kind:
+        written_in = language()
+    elif kind.kind == MUTATING_ADMISSION_POLICIES.kind:
+        written_in = mutation_language()
+    else:
         return
     causes: list[StatusCause] = []
     for count, (path, source, types, variables) in enumerate(_find_expressions(spec)):
-        problem = _find_problem(source, types, variables, has_parameters=spec.get("paramKind") is not None)
+        has_parameters = spec.get("paramKind") is not None
+        problem = _find_problem(written_in, source, types, variables, has_parameters=has_parameters)
         if problem:
             causes.append(invalid_value(path, source, problem))
         if count % _AT_ONCE == _AT_ONCE - 1:
@@ -69,18 +77,24 @@ def _find_expressions(spec: Mapping[str, Any]) -> Iterator[_Found]:
         yield f"{here}.expression", each["expression"], _TRUTH, names
         if each.get("messageExpression"):
             yield f"{here}.messageExpression", each["messageExpression"], _TEXT, names
+    for number, each in enumerate(spec.get("mutations") or ()):
+        field = PATCH_TYPES[each["patchType"]]
+        here = f"spec.mutations[{number}].{field}.expression"
+        yield here, each[field]["expression"], _PATCHES[each["patchType"]], names
     for number, each in enumerate(spec.get("auditAnnotations") or ()):
         yield f"spec.auditAnnotations[{number}].valueExpression", each["valueExpression"], _TEXT_OR_NULL, names
 
 
-def _find_problem(source: str, types: tuple[str, ...], variables: Sequence[str], *, has_parameters: bool) -> str:
+def _find_problem(
+    written_in: Language, source: str, types: tuple[str, ...], variables: Sequence[str], *, has_parameters: bool
+) -> str:
     try:
-        program = language().compile(source)
+        program = written_in.compile(source)
     except BadExpression as error:
         text = f"compilation failed: {error}"
         return f"{text}: the variable authorizer is not supported" if "'authorizer" in text else text
-    if types and program.result_type not in types:
-        wanted = " or ".join(each.lower() for each in types if each != "DYN")
+    if types and program.result_type.partition("<")[0] not in types:
+        wanted = " or ".join(_SHOWN.get(each, each.lower()) for each in types if each != "DYN")
         return f"must evaluate to {wanted}, not to {program.result_type.lower()}"
     if "params" in program.names and not has_parameters:
         return "compilation failed: undeclared reference to 'params': the policy has no paramKind"

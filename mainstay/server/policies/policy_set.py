@@ -1,23 +1,24 @@
-"""The policies and bindings that this server has seen, each in one version, and which of them a write meets."""
+"""The policies of one sort that this server has seen, with their bindings, and which of them a write meets."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from mainstay.api.kind_names import VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS
+from mainstay.api.kind_name import KindName
+from mainstay.api.kind_names import VALIDATING_ADMISSION_POLICIES
+from mainstay.journal.record import AppliedPolicy
 from mainstay.server.policies.match_rules import MatchRules, parse_match
 from mainstay.store.interface import Entry
 
 GROUP: Final = VALIDATING_ADMISSION_POLICIES.group
-POLICIES: Final = f"{GROUP}/{VALIDATING_ADMISSION_POLICIES.plural}/"
-BINDINGS: Final = f"{GROUP}/{VALIDATING_ADMISSION_POLICY_BINDINGS.plural}/"
 _FOUND_MAX: Final = 10_000  # Resources whose policies are remembered.
 
 
 @dataclass(frozen=True, slots=True)
-class ValidatingPolicy:
+class AdmissionPolicy:
+    kind: KindName
     name: str
     uid: str
     revision: int
@@ -36,19 +37,24 @@ class PolicyBinding:
     revision: int
     policy: str
     actions: tuple[str, ...]
+    """Its `validationActions`, if it validates."""
     match: MatchRules
     parameters: Mapping[str, Any] | None
     """Its `paramRef`."""
 
 
-BoundPolicy = tuple[ValidatingPolicy, PolicyBinding]
+BoundPolicy = tuple[AdmissionPolicy, PolicyBinding]
 
 
 class PolicySet:
     """Kept up to date by a follower (admission_policies.py)."""
 
-    def __init__(self) -> None:
-        self._policies: dict[str, ValidatingPolicy] = {}
+    def __init__(self, policies: KindName, bindings: KindName) -> None:
+        self.kind = policies
+        self._binding_kind = bindings
+        self.policies_prefix = f"{policies.group}/{policies.plural}/"
+        self.bindings_prefix = f"{bindings.group}/{bindings.plural}/"
+        self._policies: dict[str, AdmissionPolicy] = {}
         self._bindings: dict[str, PolicyBinding] = {}
         self._found: dict[tuple[str, str], tuple[BoundPolicy, ...]] = {}
         self.is_empty = True
@@ -67,9 +73,9 @@ class PolicySet:
         """Take in an object as it is stored."""
         obj = msgspec.json.decode(entry.value)
         metadata, spec = obj["metadata"], obj.get("spec") or {}
-        if entry.key.startswith(POLICIES):
+        if entry.key.startswith(self.policies_prefix):
             match = parse_match(spec.get("matchConstraints"))
-            policy = ValidatingPolicy(metadata["name"], metadata["uid"], entry.revision, match, spec)
+            policy = AdmissionPolicy(self.kind, metadata["name"], metadata["uid"], entry.revision, match, spec)
             self._policies[policy.name] = policy
         else:
             match = parse_match(spec.get("matchResources"))
@@ -83,18 +89,17 @@ class PolicySet:
     def forget(self, key: str) -> None:
         """An object was deleted."""
         name = key.rpartition("/")[2]
-        (self._policies if key.startswith(POLICIES) else self._bindings).pop(name, None)
+        (self._policies if key.startswith(self.policies_prefix) else self._bindings).pop(name, None)
         self._changed()
 
     def clear(self, prefix: str) -> None:
-        (self._policies if prefix == POLICIES else self._bindings).clear()
+        (self._policies if prefix == self.policies_prefix else self._bindings).clear()
         self._changed()
 
     def list_revisions(self) -> dict[str, int]:
         """The revision of each policy and binding, by `plural/name`."""
-        plural = VALIDATING_ADMISSION_POLICIES.plural
-        found = {f"{plural}/{each.name}": each.revision for each in self._policies.values()}
-        plural = VALIDATING_ADMISSION_POLICY_BINDINGS.plural
+        found = {f"{self.kind.plural}/{each.name}": each.revision for each in self._policies.values()}
+        plural = self._binding_kind.plural
         found |= {f"{plural}/{each.name}": each.revision for each in self._bindings.values()}
         return dict(sorted(found.items()))
 
@@ -112,6 +117,15 @@ class PolicySet:
             and policy.match.covers(group, resource)
             and binding.match.covers(group, resource)
         )
+
+
+def list_applied(bound: Iterable[BoundPolicy]) -> Iterator[AppliedPolicy]:
+    """Each policy once, in the version that applied."""
+    seen: set[str] = set()
+    for policy, _ in bound:
+        if policy.name not in seen:
+            seen.add(policy.name)
+            yield AppliedPolicy(policy.kind.text, policy.name, policy.uid, policy.revision)
 
 
 _EXEMPT: Final = frozenset(

@@ -57,7 +57,7 @@ class PublishedState:
         """`kind` is ComponentState."""
         assert kind.reference == COMPONENT_STATES, kind
         self.name: Final = f"apiserver-{name.replace(':', '-')}"
-        self._policies = objects.policies.known
+        self._policies = objects.policies
         self._feed = objects.feed
         self._writes = objects.writes
         self._kind = kind

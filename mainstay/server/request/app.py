@@ -57,7 +57,7 @@ class Api:
         store, self.feed = objects.store, objects.feed
         self.registry = build_registry()
         self.registry.on_removal(objects.end_watches)
-        objects.policies.kinds = self.registry
+        objects.policies.inputs.kinds = self.registry
         self._objects = objects
         self._authenticator = authenticator
         self._clock = env.clock

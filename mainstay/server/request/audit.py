@@ -12,18 +12,20 @@ now, and has annotations by which it is found in the journal: the revision, the 
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
-from mainstay.api.annotations import DECISION, POLICIES, REVISION, TRACE
+from mainstay.api.annotations import DECISION, MUTATIONS, POLICIES, REVISION, TRACE
 from mainstay.api.errors import StatusError
 from mainstay.api.headers import DECISION as DECISION_HEADER
 from mainstay.env import Disk, tasks, vital
 from mainstay.env.disk import DiskFull
 from mainstay.env.invariants import broken
 from mainstay.http.messages import Request
+from mainstay.journal.record import AppliedPolicy
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import User
 from mainstay.server.request.context import ApiCall
@@ -250,11 +252,15 @@ def _annotations(given: dict[str, str], call: ApiCall) -> dict[str, str]:
     revision = call.revision
     admission = call.notes.audit if call.notes is not None else None
     policies = call.notes.policies if call.notes is not None else ()
-    if not decision and not trace and not revision and not admission and not policies and not call.access_reason:
+    mutations = call.notes.mutations if call.notes is not None else ()
+    named = policies or mutations
+    if not decision and not trace and not revision and not admission and not named and not call.access_reason:
         return given
     found = {**given, _REASON: call.access_reason, **(admission or {})}
     if policies:
-        found[POLICIES] = ", ".join(f"{each.name} uid={each.uid} revision={each.revision}" for each in policies)
+        found[POLICIES] = _list_policies(policies)
+    if mutations:
+        found[MUTATIONS] = _list_policies(mutations)
     if decision:
         found[DECISION] = decision
     if trace:
@@ -262,6 +268,10 @@ def _annotations(given: dict[str, str], call: ApiCall) -> dict[str, str]:
     if revision:
         found[REVISION] = str(revision)
     return found
+
+
+def _list_policies(policies: Iterable[AppliedPolicy]) -> str:
+    return ", ".join(f"{each.name} uid={each.uid} revision={each.revision}" for each in policies)
 
 
 def _status(code: int, error: StatusError | None) -> dict[str, Any]:

@@ -29,6 +29,8 @@ class AdmissionNotes(Struct):
     policies: tuple[AppliedPolicy, ...] = ()
     """The admission policies that have refused it, and the expression that was not met."""
     expression: str = ""
+    mutations: tuple[AppliedPolicy, ...] = ()
+    """The admission policies that have changed what is written."""
 
     def warn(self, text: str) -> None:
         """Say something in a `Warning` header of the answer. A write that is decided again says it once."""

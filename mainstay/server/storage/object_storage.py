@@ -21,6 +21,7 @@ from mainstay.server.storage.admission import build_admission
 from mainstay.server.storage.commit_points import CommitPoints
 from mainstay.server.storage.committer import Committer
 from mainstay.server.storage.epochs import StoreEpochs
+from mainstay.server.storage.mutation import WriteMutation
 from mainstay.server.storage.object_changes import ObjectChange
 from mainstay.server.storage.operations import Sweeper
 from mainstay.server.storage.pod_security import PodSecurity
@@ -59,7 +60,8 @@ class ObjectStorage:
         admission = build_admission(self._priorities.known, accounts)
         self.policies = AdmissionPolicies(store, feed)
         review = WriteReview(PodSecurity(store, env.clock, security), self.policies)
-        self.writes = ObjectWriter(store, env, admission, review, points, committer, accounts)
+        mutations = WriteMutation(self.policies.mutating)
+        self.writes = ObjectWriter(store, env, admission, review, mutations, points, committer, accounts)
         self._watching = Watching(store, feed, env.clock, env.chance.stream("watch timeout"), epochs)
         self._sweeper: Sweeper | None = None
         feed.on_internal_change(epochs.heard)
@@ -106,6 +108,7 @@ class ObjectStorage:
 
     def add_handlers(self, table: HandlerTable, bodies: Bodies, custom: CustomKinds, authorizers: Authorizers) -> None:
         clock, memory = self._clock, self.store.memory
+        self.policies.mutating.conform = bodies.conform
         reads = ReadHandlers(lambda user: self._reads, clock)
         objects = WriteHandlers(self.writes, ObjectChange(bodies, clock), authorizers)
         deletes = DeleteHandlers(self.writes, self._reads, bodies, clock)

@@ -30,7 +30,7 @@ class WriteReview:
     def __init__(self, security: PodSecurity, policies: AdmissionPolicies) -> None:
         self._security = security
         self.policies = policies.known
-        """Those that the server knows. Ask first whether it is empty."""
+        """Those that validate and that the server knows. Ask first whether it is empty."""
         self._evaluate = policies.review
 
     async def review(

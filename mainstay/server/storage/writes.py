@@ -20,6 +20,7 @@ from mainstay.api.errors import (
     conflict,
     not_found,
 )
+from mainstay.api.json_values import copied
 from mainstay.api.kind import Kind, Object, Propagation
 from mainstay.env import Env
 from mainstay.server.policies.match_rules import CREATE, DELETE, UPDATE, PolicyWrite
@@ -29,6 +30,7 @@ from mainstay.server.storage.account_admission import PodAccounts
 from mainstay.server.storage.commit_points import CommitPoints, TransactionParts
 from mainstay.server.storage.committer import Committer, WriteDecision
 from mainstay.server.storage.keyspace import build_key, namespace_key
+from mainstay.server.storage.mutation import WriteMutation, explain_refusal
 from mainstay.server.storage.namespace_contents import require_deletable, require_open_namespace
 from mainstay.server.storage.review import WriteReview
 from mainstay.server.storage.stored import StoredWrite, encode_for_storage, read
@@ -64,6 +66,7 @@ class ObjectWriter:
         env: Env,
         admission: Sequence[Admission],
         review: WriteReview,
+        mutation: WriteMutation,
         points: CommitPoints,
         committer: Committer,
         accounts: PodAccounts,
@@ -74,6 +77,7 @@ class ObjectWriter:
         self._admission = admission
         self._review = review
         self._policies = review.policies
+        self._mutation = mutation
         self._points = points
         self._committer = committer
         self._accounts = accounts
@@ -101,18 +105,42 @@ class ObjectWriter:
         for attempt in range(NAMES_MAX):
             if generate:
                 given["name"] = generate[:58] + self._chance.suffix(generate, self._made * NAMES_MAX + attempt)
-            learning = self._accounts.learn(kind, namespace, new)
+            made, untracked = new, owners if attempt == 0 else None
+            if self._mutation.applies_to(kind, context):
+                made = await self._mutate_new(kind, namespace, new, options, owners, context)
+                untracked = None
+            learning = self._accounts.learn(kind, namespace, made)
             if learning is not None:
                 await learning
-            await options.compute(0, self._prepare_new, kind, new, options, owners if attempt == 0 else None)
             try:
-                return await self._create(kind, namespace, new, options, context)
+                await options.compute(0, self._prepare_new, kind, made, options, untracked)
+            except StatusError as error:
+                raise explain_refusal(error, options.notes) from None
+            try:
+                return await self._create(kind, namespace, made, options, context)
             except _NameTaken:
                 if (before := await self._committer.find_outcome(context)) is not None:
                     return before  # By the same operation, which was delivered twice.
                 if not generate:
                     break
         raise already_exists(kind.plural, kind.group, given["name"])
+
+    async def _mutate_new(
+        self,
+        kind: Kind,
+        namespace: str,
+        new: Object,
+        options: WriteParameters,
+        owners: Owners,
+        context: WriteContext,
+    ) -> Object:
+        """What policies make of a new object. It is left alone itself: for another name they begin with what was sent,
+        so that no policy changes what it has changed already."""
+        made = copied(new)
+        kind.defaults(made)
+        owners.record(partial(self._track, kind, options), made, None, "")
+        write = PolicyWrite(kind, CREATE, namespace, made["metadata"].get("name", ""), made, None)
+        return await self._mutation.mutate(write, context, is_dry_run=options.dry_run)
 
     def _prepare_new(self, kind: Kind, new: Object, options: WriteParameters, owners: Owners | None) -> None:
         """Fill in and admit. `owners` is None if it is on record already who owns what."""
@@ -186,9 +214,18 @@ class ObjectWriter:
         context: WriteContext,
     ) -> WriteDecision:
         part = strategy.part
+        is_mutated = self._mutation.applies_to(kind, context, part.subresource)
         old, new, is_claim = await options.compute(
-            len(entry.value), self._change, kind, namespace, entry, mutate, strategy, options
+            len(entry.value), self._change, kind, namespace, entry, mutate, strategy, options, admits=not is_mutated
         )
+        if is_mutated:
+            whole = part.widen(kind, entry, new), part.widen(kind, entry, old)
+            write = PolicyWrite(kind, UPDATE, namespace, old["metadata"]["name"], *whole, part.subresource)
+            new = await self._mutation.mutate_part(write, new, old, part, context, is_dry_run=options.dry_run)
+            try:
+                await options.compute(len(entry.value), part.admit, self._admission, kind, new, old)
+            except StatusError as error:
+                raise explain_refusal(error, options.notes) from None
         if part.is_reviewed:
             await self._review.review(kind, new, old, None, options.notes, part.subresource)
         if not self._policies.is_empty:
@@ -208,6 +245,8 @@ class ObjectWriter:
         mutate: Mutate,
         strategy: WriteStrategy,
         options: WriteParameters,
+        *,
+        admits: bool,
     ) -> tuple[Object, Object, bool]:
         """The object as it is, as it should be, and whether that is more than what it says."""
         part, owners = strategy.part, strategy.owners
@@ -221,7 +260,8 @@ class ObjectWriter:
         is_claim = owners.claim(new, old, sent)
         part.fill_in(kind, new)
         owners.record(partial(self._track, kind, options), new, old, part.subresource)
-        part.admit(self._admission, kind, new, old)
+        if admits:
+            part.admit(self._admission, kind, new, old)
         return old, new, is_claim
 
     async def _decide_replacement(
