@@ -20,7 +20,6 @@ from mainstay.scenarios.each_pod_counted_once import SCENARIO as EACH_POD_COUNTE
 from mainstay.scenarios.eviction_and_budget import SCENARIO as EVICTION_AND_BUDGET
 from mainstay.scenarios.fenced_before_replaced import SCENARIO as FENCED_BEFORE_REPLACED
 from mainstay.scenarios.flood import SCENARIO as FLOOD
-from mainstay.scenarios.fraud_batch import SCENARIO as FRAUD_BATCH
 from mainstay.scenarios.frozen_evictions import SCENARIO as FROZEN_EVICTIONS
 from mainstay.scenarios.full_world import SCENARIO as FULL_WORLD
 from mainstay.scenarios.ghost_node import SCENARIO as GHOST_NODE
@@ -33,6 +32,7 @@ from mainstay.scenarios.late_create import SCENARIO as LATE_CREATE
 from mainstay.scenarios.leaders_and_clocks import SCENARIO as LEADERS_AND_CLOCKS
 from mainstay.scenarios.left_over import SCENARIO as LEFT_OVER
 from mainstay.scenarios.missed_ticks import SCENARIO as MISSED_TICKS
+from mainstay.scenarios.missing_replica import SCENARIO as MISSING_REPLICA
 from mainstay.scenarios.namespace_goes import SCENARIO as NAMESPACE_GOES
 from mainstay.scenarios.new_leader_knows import SCENARIO as NEW_LEADER_KNOWS
 from mainstay.scenarios.node_before_its_tasks import SCENARIO as NODE_BEFORE_ITS_TASKS
@@ -120,7 +120,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         SERVICES_LEAD,
         PROGRESS_TOLD,
         AUTOSCALER_AND_LAG,
-        FRAUD_BATCH,
+        MISSING_REPLICA,
         REFUSED_WORK,
         BAD_ROLLOUT,
         ROLLOUT_AND_EVIDENCE,

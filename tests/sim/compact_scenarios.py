@@ -41,7 +41,7 @@ from mainstay.loop.kernel import LoopSpec
 from mainstay.scenarios._health import WATCHERS
 from mainstay.scenarios._stages import NAMESPACE, USER
 from mainstay.scenarios._workloads import WorkloadStage, a_workload, removed, told, with_image
-from mainstay.scenarios.fraud_batch import FraudBatch, OneReplacement
+from mainstay.scenarios.missing_replica import MissingReplica, OneReplacement
 from mainstay.sim.checkers import Checker
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.job_counts import JobCounts
@@ -184,7 +184,7 @@ class ServiceLeads(CompactStage):
     )
 
 
-class NodeLost(ComparedStage, FraudBatch):
+class NodeLost(ComparedStage, MissingReplica):
     """The node of one replica goes silent for good."""
 
     zones: Mapping[str, str] = MappingProxyType({"node-gpu-6": "a", LOST: "b", "node-gpu-8": "b"})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from mainstay.scenarios import SCENARIOS
+from mainstay.scenarios import SCENARIOS, weak_designs
 from mainstay.sim.run.forks import run_many
 from mainstay.sim.run.run import RunResult
 from mainstay.sim.run.scenario import Scenario
@@ -233,8 +233,8 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("eviction-and-budget", jobs.writes_a_status_over_whatever_is_there, "enough healthy: "),
     ("eviction-and-budget", jobs.believes_its_cache_about_evicted_pods, "enough healthy: "),
     # The worked example of the missing replica (SPEC R5)
-    ("fraud-batch", workloads.replaces_what_is_unknown_at_once, "one replacement: "),
-    ("fraud-batch", workloads.gives_up_every_pod_that_was_unknown_once, "health: "),
+    ("missing-replica", weak_designs.replaces_what_is_unknown_at_once, "one replacement: "),
+    ("missing-replica", workloads.gives_up_every_pod_that_was_unknown_once, "health: "),
     # A retry storm, a hot key, a failure that is not followed up, one that is hidden in logs (SPEC F8, R6)
     ("refused-work", workloads.tries_again_at_once, "no storm: "),
     ("refused-work", workloads.serves_failing_keys_before_all_others, "prompt: "),

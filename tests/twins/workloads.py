@@ -2,20 +2,15 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mainstay.api import pod_state
-from mainstay.api.kind import Object
 from mainstay.api.node_health import HealthState
 from mainstay.api.retry_shape import RetryShape
 from mainstay.controllers.deployment import controller
 from mainstay.controllers.deployment.controller import Rollout, RolloutStep, read_size
 from mainstay.controllers.node_health import decide
-from mainstay.controllers.pods import slots
-from mainstay.controllers.replicaset import controller as replicaset
 from mainstay.controllers.replicaset import replacement
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.loop import controller_loop
@@ -69,17 +64,6 @@ def says_refusals_in_logs_only(patch: pytest.MonkeyPatch) -> None:
 
 
 # The missing replica
-
-
-def replaces_what_is_unknown_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Takes a pod on a silent node for one that is gone."""
-
-    def is_active(pod: Object) -> bool:
-        return pod_state.is_active(pod) and (pod_state.find_condition(pod, "Ready") or {}).get("status") != "Unknown"
-
-    hasty = SimpleNamespace(**{**vars(pod_state), "is_active": is_active})
-    patch.setattr(replicaset, "pod_state", hasty)
-    patch.setattr(slots, "pod_state", hasty)
 
 
 def gives_up_every_pod_that_was_unknown_once(patch: pytest.MonkeyPatch) -> None:

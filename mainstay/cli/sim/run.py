@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from mainstay.cli.counts import render_count
 from mainstay.cli.durations import Duration
 from mainstay.cli.log_output import set_up_logs
+from mainstay.cli.sim.narrate import choose_narrated, name_weak_design, print_narration
 from mainstay.cli.sim.report import (
     ProgressPrinter,
     RepeatCheck,
@@ -86,8 +88,12 @@ def faults(as_json: bool) -> None:
 @check_option
 @jobs_option
 @json_option
+@click.option("--narrate", "is_narrated", is_flag=True, help="Print a worked example beside its run")
+@click.option("--bug", "is_weak", is_flag=True, help="Plant the weak design of a worked example")
 @click.option("-v", "--verbose", count=True, help="Show the log of the simulated programs")
+@click.pass_context
 def run(
+    context: click.Context,
     scenario: str | None,
     is_all: bool,
     seeds: int,
@@ -98,6 +104,8 @@ def run(
     check: bool | None,
     jobs: int | None,
     as_json: bool,
+    is_narrated: bool,
+    is_weak: bool,
     verbose: int,
 ) -> int:
     """Run scenarios, once for each seed.
@@ -106,12 +114,18 @@ def run(
         mainstay sim run cache-follows --seeds 100
         mainstay sim run cache-follows --seeds 1 --first-seed 17
         mainstay sim run shop.scenarios:CHECKOUT          a scenario of your own
+        mainstay sim run missing-replica --narrate        a worked example, step by step
+        mainstay sim run missing-replica --narrate --bug  and the design that it warns of
 
     The same seed gives the same run on every machine with the same Python. A failed run is written as a bundle, for
     `mainstay sim replay`, `shrink`, `diff` and `serve`.
 
     One run of twenty, and at least one of each scenario, is repeated in another process with another PYTHONHASHSEED, to
     check determinism; --check repeats all of them.
+
+    The worked examples are binding-during-node-failure, missing-replica, pending-after-rollback, stale-policy-canary
+    and duplicate-reservation. --narrate makes one run of one of them, without any fault but its own, or with those of
+    --first-seed; each step is shown with what the run has recorded of it: time, object, versions, reason.
 
     \b
     Exit codes: 0 passed, 1 passed but runs could not be repeated, 10 a promise is broken, 11 a run cannot end, 12 a
@@ -122,6 +136,12 @@ def run(
     chosen = choose_scenarios(scenario, is_all)
     if verbose:
         set_up_logs("text", verbose - 1)
+    if is_narrated or is_weak:
+        narrated = choose_narrated(chosen, plant)
+        if is_narrated:
+            is_given = context.get_parameter_source("first_seed") is not ParameterSource.DEFAULT
+            return print_narration(narrated, first_seed if is_given else None, is_weak=is_weak, as_json=as_json)
+        plant = name_weak_design(narrated)
     wanted = range(first_seed, first_seed + seeds)
     options = RunOptions(jobs=jobs or cores(), as_json=as_json, strategy=strategy, plant=plant, bundles=bundles)
     bad: list[RunResult] = []

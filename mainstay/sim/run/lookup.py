@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from mainstay.sim.run.patcher import AttributePatcher
 from mainstay.sim.run.scenario import Scenario
 
 CATALOGUE: Final = "mainstay.scenarios:SCENARIOS"
@@ -47,14 +48,17 @@ def name_scenario(scenario: Scenario) -> str:
 
 
 def find_patch(name: str) -> Callable[[], object]:
-    """A patch of the code under test: `name` is that of a function that is given a `pytest.MonkeyPatch`."""
+    """A patch of the code under test: `name` is that of a function that is given a `pytest.MonkeyPatch`, or where
+    pytest is not installed, an `AttributePatcher`, which is enough for the weak designs of Mainstay's scenarios."""
     plant = _find_attribute(name, "a bug to plant")
     if not callable(plant):
         raise UnknownScenario(f"{name} is a {type(plant).__name__}, not a function that plants a bug.")
 
     def patch() -> object:
-        import pytest  # Needed only to plant bugs.
-
+        try:
+            import pytest  # Needed only to plant bugs.
+        except ImportError:
+            return plant(AttributePatcher())
         return plant(pytest.MonkeyPatch())
 
     return patch

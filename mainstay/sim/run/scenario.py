@@ -19,6 +19,7 @@ from mainstay.sim.cluster.expected_state import ExpectedState
 
 if TYPE_CHECKING:
     from mainstay.sim.cluster.world import World
+    from mainstay.sim.narration.steps import Narration
 
 BOOT_SEED: Final = 0
 """Of the part that all runs of a scenario share."""
@@ -74,3 +75,5 @@ class Scenario:
     """What it is about: ids of the specification, and numbers of the catalogue (docs/scenarios.md)."""
     unchecked: tuple[str, ...] = ()
     """Names of checkers that are always on, and not here: the scenario itself does what they forbid."""
+    narration: "Narration | None" = None
+    """Of a worked example: the timeline of its text, and the weak design that it warns of."""

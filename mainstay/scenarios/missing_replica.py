@@ -26,6 +26,7 @@ from mainstay.scenarios._agents import CALM, TIMES
 from mainstay.scenarios._health import HealthStage, a_patient_pod
 from mainstay.scenarios._stages import LEASE
 from mainstay.scenarios._workloads import PODS_PREFIX, a_workload
+from mainstay.scenarios.narrations.missing_replica import NARRATION
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.server.auth import identities
 from mainstay.sim.checkers import Violated
@@ -39,12 +40,12 @@ from mainstay.sim.run.scenario import Scenario
 NAME: Final = "fraud-batch"
 REPLICAS: Final = 3
 SCHEDULER: Final = "scheduler"
-FOR: Final = tuple(timedelta(seconds=seconds) for seconds in (5, 8, 14, 18, 40))
-"""The first two are within the grace period. Then it is unknown; from about 18 s on the replica is told to go."""
+FOR: Final = tuple(timedelta(seconds=seconds) for seconds in (40, 18, 14, 8, 5))
+"""From about 18 s on the replica is told to go. After 14 it is unknown; the last two are within the grace period."""
 _decode = msgspec.json.Decoder(Object).decode
 
 
-class FraudBatch(HealthStage):
+class MissingReplica(HealthStage):
     zones: Mapping[str, str] = MappingProxyType(
         {"node-gpu-6": "a", "node-gpu-7": "a", "node-gpu-8": "b", "node-gpu-9": "b"}
     )
@@ -78,7 +79,7 @@ class FraudBatch(HealthStage):
         ready = [pod["metadata"]["name"] for pod in pods if pod_state.is_ready(pod)]
         if len(pods) != REPLICAS or len(ready) != REPLICAS:
             text = f"{REPLICAS} pods should run at the end; of {len(pods)} these are ready: {ready}"
-            raise Violated("fraud batch", text)
+            raise Violated("missing replica", text)
 
     async def _pods(self) -> list[Object]:
         return [_decode(entry.value) for entry in (await self.world.store.range(PODS_PREFIX)).entries]
@@ -139,13 +140,14 @@ class OneReplacement:
 
 
 SCENARIO: Final = Scenario(
-    name="fraud-batch",
+    name="missing-replica",
     about="One of three replicas becomes unknown: after a grace period it gets exactly one replacement.",
-    make=FraudBatch,
+    make=MissingReplica,
     checkers=lambda: [AcknowledgedWrites(), OneActingLeader(), PatientEviction(TIMES.duration), OneReplacement()],
     faults=("crash", "crash-before", "crash-after", "answer-lost", "watch-delay"),
     lasts=timedelta(seconds=55),
     calm=CALM,
     silence=timedelta(seconds=60),
     ids=("R5",),
+    narration=NARRATION,
 )

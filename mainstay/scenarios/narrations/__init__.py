@@ -1,0 +1,1 @@
+"""The timelines of the five worked examples, each as steps that are looked for in a run. One file for each."""
