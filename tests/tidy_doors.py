@@ -25,8 +25,8 @@ DOORS: Final = {
     "agent/serve": "server",
     # The kinds that are always there, each declared in the module of its theme.
     "api/kinds": (
-        "admission apiextensions checks controller_settings decisions flowcontrol mainstay metrics pods policy rbac "
-        "sampling"
+        "admission apiextensions checks controller_settings decisions flowcontrol mainstay metrics pods "
+        "policy rbac sampling "
     ),
     # What `kubectl get` shows of each kind: the columns, and how they are filled.
     "api/tables": "jsonpath texts",
@@ -108,9 +108,9 @@ DOORS: Final = {
     "sim": "active_faults errors",
     # What must hold in every run, whatever goes wrong in it: one checker for each promise.
     "sim/checkers": (
-        "acknowledged_writes at_most_one autoscaled bound_in_time bounded budgets capacity count deadlines decoded "
-        "held job_counts namespaces observed_generations one_acting_leader orphans owned patient placed quotas "
-        "recovery released reserved told watch_contract "
+        "acknowledged_writes at_most_one autoscaled bound_in_time bounded budgets capacity count deadlines "
+        "decoded held job_counts namespaces observed_generations one_acting_leader orphans owned patient "
+        "placed quotas recovery released reserved told watch_contract "
     ),
     # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.
     "sim/cluster": "history program_lifecycle recorded_cluster server_proxy world",
@@ -120,6 +120,8 @@ DOORS: Final = {
     "sim/faults": "schedule",
     # Lineage-driven fault injection: only faults that could keep something good from happening, found from what has.
     "sim/lineage": "injection",
+    # A run beside the timeline that a text tells: which step happened when, to which object, by which view and reason.
+    "sim/narration": "facts matchers runner steps text",
     # The simulated network: hosts, links, names, sockets and TCP.
     "sim/net": "links",
     # Runs of a scenario: from a seed, in forks, repeated, swept, and kept as bundles.
@@ -163,6 +165,8 @@ INNER_DOORS: Final = {
     "explain/plan": "quotas",
     # The work queue: deduplicates keys, orders them fairly, and delays retries. work_queue.py is what loops use.
     "loop/queue": "work_queue",
+    # The timelines of the five worked examples, each as steps that are looked for in a run. One file for each.
+    "scenarios/narrations": "binding_during_node_failure missing_replica",
     # What the scheduler knows of nodes and pods: columns, assumed pods, and vectors per class of pods.
     "scheduler/cache": "arrays columns domains feed label_column ring unconfirmed vectors",
     # Reasons to refuse a node, one file each. See ../filtering.py for how they are put together.
@@ -203,6 +207,8 @@ INNER_DOORS: Final = {
     "sim/checkers": "always quiescence run_checkers",
     # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.
     "sim/cluster": "cluster differences expected_state final_state requests store_proxy watch_lines",
+    # What a failing run gives: all of it made from its bundle (run_bundle.py), by making the run again.
+    "sim/failure": "subjects",
     # What can go wrong in a simulated cluster: one file for each fault.
     "sim/faults": "odds old_state table",
     # What code that is not ours finds during a run: time, chance, sockets and order, all from the seed.
@@ -214,7 +220,7 @@ INNER_DOORS: Final = {
     # The simulated network: hosts, links, names, sockets and TCP.
     "sim/net": "hosts names network sockets wire",
     # Runs of a scenario: from a seed, in forks, repeated, swept, and kept as bundles.
-    "sim/run": "choices plans",
+    "sim/run": "choices patcher plans",
     # For tests of one's own controllers: what `mainstay.sim` gives, besides the cluster itself (cluster.py).
     "sim/testing": "manifests programs stage survival trouble",
 }

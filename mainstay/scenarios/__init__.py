@@ -8,6 +8,7 @@ from mainstay.scenarios.autoscaler_and_lag import SCENARIO as AUTOSCALER_AND_LAG
 from mainstay.scenarios.back_in_time import SCENARIO as BACK_IN_TIME
 from mainstay.scenarios.bad_rollout import SCENARIO as BAD_ROLLOUT
 from mainstay.scenarios.bind_without_answer import SCENARIO as BIND_WITHOUT_ANSWER
+from mainstay.scenarios.binding_during_node_failure import SCENARIO as BINDING_DURING_NODE_FAILURE
 from mainstay.scenarios.cache_follows import SCENARIO as CACHE_FOLLOWS
 from mainstay.scenarios.compaction_in_the_gap import SCENARIO as COMPACTION_IN_THE_GAP
 from mainstay.scenarios.core_world import SCENARIO as CORE_WORLD
@@ -100,6 +101,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         STALE_CANDIDATE,
         POLICY_SCOPES,
         BIND_WITHOUT_ANSWER,
+        BINDING_DURING_NODE_FAILURE,
         DUPLICATE_RESERVATION,
         LATE_COMMITS,
         LATE_CREATE,

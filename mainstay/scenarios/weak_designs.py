@@ -5,11 +5,19 @@ the run must fail. Paths are given as texts, so that this module opens no door i
 path that is not there any more is an error at once. Other bugs that the scenarios find are in tests/twins/.
 """
 
+from pkgutil import resolve_name
 from types import SimpleNamespace
+from typing import Final
 
 from mainstay.api import pod_state
+from mainstay.api.causes import BindingCause
 from mainstay.api.kind import Object
+from mainstay.scheduler.bind import Answer, BindRefused, Unknown
 from mainstay.sim.narration.steps import BugPatcher
+from mainstay.store.interface import ABSENT, Check
+
+_UNUSED: Final = "~unused"
+"""A key that no object has."""
 
 
 def replaces_what_is_unknown_at_once(patch: BugPatcher) -> None:
@@ -21,3 +29,17 @@ def replaces_what_is_unknown_at_once(patch: BugPatcher) -> None:
     hasty = SimpleNamespace(**{**vars(pod_state), "is_active": is_active})
     patch.setattr("mainstay.controllers.replicaset.controller.pod_state", hasty)
     patch.setattr("mainstay.controllers.pods.slots.pod_state", hasty)
+
+
+def binds_again_after_a_timeout(patch: BugPatcher) -> None:
+    """The scheduler takes no answer for a no and begins again, and the server does not look whether the pod has a node
+    already. (F7)"""
+    honest = resolve_name("mainstay.scheduler.bindings.Bindings._answered")
+
+    def answered(self: object, attempt: object, answer: Answer) -> None:
+        is_unknown = isinstance(answer, Unknown)
+        honest(self, attempt, BindRefused(BindingCause.CAPACITY_CHANGED, "no answer") if is_unknown else answer)
+
+    patch.setattr("mainstay.scheduler.bindings.Bindings._answered", answered)
+    patch.setattr("mainstay.server.placement.binding._require_free", lambda pod, wish: None)
+    patch.setattr("mainstay.server.placement.charges.Check", lambda key, revision: Check(_UNUSED, ABSENT))

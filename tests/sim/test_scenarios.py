@@ -133,6 +133,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("removed-by-force", scheduling.never_asks_for_unconfirmed_charges, "removed by force: "),
     ("removed-by-force", scheduling.asks_for_unconfirmed_charges_once, "scheduling: "),
     # 5: a binding without an answer
+    ("binding-during-node-failure", weak_designs.binds_again_after_a_timeout, "capacity: "),
     ("bind-without-answer", scenarios.binds_a_pod_wherever_it_is, "capacity: "),
     ("bind-without-answer", ledger.binds_to_nodes_that_are_closed, "capacity: "),
     ("bind-without-answer", scheduling.says_for_ever_that_it_tries_again, "bind without answer: "),

@@ -53,13 +53,17 @@ def _describe_happened(step: StepOutcome) -> list[str]:
         return ["did not happen"]
     fact = step.happened
     head = f"{_time(fact.at_s)} {', '.join(part for part in (fact.who, fact.object) if part)}"
-    lines = [*textwrap.wrap(head, _RIGHT), *textwrap.wrap(fact.what, _RIGHT)]
+    lines = [*_fill(head), *_fill(fact.what)]
     versions = [f"generation {fact.generation}"] if fact.generation else []
     versions += [f"revision {fact.revision}"] if fact.revision else []
     versions += [f"policy {each}" for each in fact.policies]
     if fact.view:
         versions.append(f"saw {', '.join(f'{kind}@{seen}' for kind, seen in _shorten(fact.view).items())}")
-    return [*lines, *textwrap.wrap("; ".join(versions), _RIGHT)]
+    return [*lines, *_fill("; ".join(versions))]
+
+
+def _fill(text: str) -> list[str]:
+    return textwrap.wrap(text, _RIGHT, break_on_hyphens=False)
 
 
 def _shorten(view: dict[str, int]) -> dict[str, int]:
