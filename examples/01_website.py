@@ -11,6 +11,7 @@ from mainstay.loop import (
     Condition,
     Controller,
     Decision,
+    Freshness,
     KindName,
     Object,
     ObjectKey,
@@ -39,7 +40,8 @@ class Websites(Controller):
         ready = sum(deployment.get("status", {}).get("readyReplicas", 0) for deployment in owned)
         online = Truth.TRUE if ready else Truth.FALSE
         return Decision(
-            actions=(Apply(DEPLOYMENTS, a_deployment(site)),),  # Where all is so already, this changes nothing.
+            # Where all is so already, this changes nothing: so it may be decided on an old view.
+            actions=(Apply(DEPLOYMENTS, a_deployment(site), freshness=Freshness.MAY_BE_STALE),),
             conditions=(Condition("Online", online, "Ready" if ready else "NotReady", f"{ready} replicas are ready"),),
         )
 

@@ -21,7 +21,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.env import Env, tasks
-from mainstay.loop import Component, Controller, Decision, Patch, View
+from mainstay.loop import Component, Controller, Decision, Freshness, Patch, View
 from mainstay.sim.cluster.program_lifecycle import Main
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario, Stage
@@ -46,9 +46,8 @@ class Volumes(Controller):
         claim = view.get(CLAIMS, key)
         if claim is None or claim.get("status", {}).get("phase") == "Bound":
             return Decision()
-        return Decision(
-            actions=(Patch(CLAIMS, key, claim["metadata"]["uid"], {"status": {"phase": "Bound"}}, "status"),)
-        )
+        body, uid = {"status": {"phase": "Bound"}}, claim["metadata"]["uid"]
+        return Decision((Patch(CLAIMS, key, uid, body, "status", freshness=Freshness.MAY_BE_STALE),))
 
 
 class DatabaseStage(Stage):

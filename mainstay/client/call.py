@@ -65,6 +65,8 @@ class WriteOptions:
     """Say what would become of it, and change nothing."""
     field_validation: str = ""
     """Strict, Warn or Ignore: what to do about fields that the server does not know."""
+    must_be_conditional: bool = False
+    """Its decision allows it only on what it has seen: a request without a version is a bug, and is not sent."""
     intent: Intent | None = None
     """Instead of `operation`: what the id is made from, together with the request (intent.py)."""
 
@@ -141,6 +143,8 @@ def writing(
     if body is not None:
         sent = body if isinstance(body, bytes) else _encode(body)
     target = with_query(path, query)
+    if write.must_be_conditional and not is_conditional:
+        raise AssertionError(f"{method} {target} names no version, although its decision is about one")
     if write.intent is not None and not write.operation:
         operation = write.intent.operation(method, target, content_type, sent, is_conditional=is_conditional)
         write = replace(write, operation=operation)

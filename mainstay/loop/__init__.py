@@ -12,6 +12,7 @@ from mainstay.loop.component import Component, ComponentSettings
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads, owner, reference_to, same_name
 from mainstay.loop.decision import Apply, Create, Decision, Delete, Done, GiveUp, Patch, Retry, Tell, WakeAt
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.program import run
 from mainstay.loop.queue.items import Priority
 from mainstay.loop.view import View
@@ -29,6 +30,7 @@ __all__ = [
     "Decision",
     "Delete",
     "Done",
+    "Freshness",
     "GiveUp",
     "KindName",
     "Object",

@@ -30,7 +30,7 @@ from mainstay.api.times import format_time
 from mainstay.client.cache import Cache, CacheStopped
 from mainstay.client.call import WriteOptions
 from mainstay.client.entry import CachedObject, Change
-from mainstay.client.errors import ApiError, Throttled, Unavailable
+from mainstay.client.errors import ApiError, Conflict, NotFound, Throttled, Unavailable
 from mainstay.client.informer import Informer, Subscriber
 from mainstay.env import tasks
 from mainstay.env.invariants import BrokenInvariant
@@ -41,6 +41,7 @@ from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import Action, Apply, Create, Decision, Patch
 from mainstay.loop.echoes import Echoes
 from mainstay.loop.events import InvolvedObject
+from mainstay.loop.freshness import Freshness, find_behind
 from mainstay.loop.kernel import Kernel, LoopContext
 from mainstay.loop.own_writes import OwnWrites
 from mainstay.loop.queue import items as outcomes
@@ -56,6 +57,7 @@ _logger = logging.getLogger(__name__)
 _HELD_BACK: Final = outcomes.KeyRetry(counts=False)
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 RETRYING_FROM: Final = 3  # Fewer failures in a row are usual, and not worth a write to the object.
+CONFLICT: Final = "Conflict"
 ASK_AGAIN: Final = timedelta(seconds=1)
 AT_ONCE_MAX: Final = 16  # Of the writes of one decision. Each takes a connection, which others want, too.
 
@@ -250,7 +252,10 @@ class ControllerLoop:
             if action.kind not in self._may_write:
                 raise AssertionError(f"{self.controller.name} writes {action.kind}, and does not declare it")
         # From the caches that were decided on: later ones may show other versions.
-        writes = [self._write(name, subject, self._seen(action, subject)) for action in decision.actions]
+        writes = [
+            self._write(name, subject, self._seen(action, subject), action.freshness) for action in decision.actions
+        ]
+        await self._require_fresh(decision, key, subject, acted)
         done, size = 0, 1
         while done < len(decision.actions) and acted.error is None:
             if self._is_held(acted):
@@ -272,9 +277,29 @@ class ControllerLoop:
             if patch is not None:
                 if self._is_held(acted):
                     return _HELD_BACK
-                await self._carry_out(patch, key, self._write(name, subject), acted)
+                await self._carry_out(patch, key, self._write(name, subject, freshness=patch.freshness), acted)
                 outcome = self._outcome(decision, acted, is_gone=False)
         return outcome
+
+    async def _require_fresh(self, decision: Decision, key: ObjectKey, subject: Object | None, acted: Acted) -> None:
+        """Before actions that follow from what is on the server: see whether their decision does (freshness.py)."""
+        action = next((each for each in decision.actions if each.freshness is Freshness.FRESH_READ), None)
+        if action is None:
+            return
+        try:
+            if behind := find_behind(self._informers.values()):
+                raise Conflict(f"decided on a view that may be old: {behind}", reason=CONFLICT)
+            if _identify(subject) != _identify(await self._read(key)):
+                raise Conflict(f"{self.controller.kind} {key} has changed since this was decided", reason=CONFLICT)
+        except ApiError as error:
+            self.kernel.counters.failures += 1
+            acted.failed(action, error)
+
+    async def _read(self, key: ObjectKey) -> Object | None:
+        try:
+            return await self._client.get(self.controller.kind, key.name, key.namespace)
+        except NotFound:
+            return None
 
     def _is_held(self, acted: Acted) -> bool:
         """Whether a Hold holds the controller since this was decided. What is left of it is decided again."""
@@ -335,13 +360,15 @@ class ControllerLoop:
             case _:
                 return ""
 
-    def _write(self, name: str, subject: Object | None, seen: str = "") -> WriteOptions:
+    def _write(
+        self, name: str, subject: Object | None, seen: str = "", freshness: Freshness = Freshness.MAY_BE_STALE
+    ) -> WriteOptions:
         cause = ""
         if subject is not None:
             metadata = subject["metadata"]
             at = ObjectKey(metadata.get("namespace", ""), metadata["name"])
             cause = f"{self.controller.kind}/{at}@{metadata['resourceVersion']}"
-        return self.kernel.write(name, cause, seen=seen)
+        return self.kernel.write(name, cause, seen=seen, freshness=freshness)
 
     def _status_patch(
         self, decision: Decision, key: ObjectKey, subject: Object, retry: Condition | None
@@ -364,7 +391,15 @@ class ControllerLoop:
         # Only if no other client has changed it meanwhile: a patch replaces a list of conditions whole; and else our
         # own step could not be told from one with another client's in it (echoes.py).
         version = str(self._echoes.known(key))
-        return Patch(self.controller.kind, key, subject["metadata"]["uid"], {"status": changed}, "status", version)
+        return Patch(
+            self.controller.kind,
+            key,
+            subject["metadata"]["uid"],
+            {"status": changed},
+            "status",
+            version,
+            freshness=Freshness.SEEN_VERSION,
+        )
 
     # What then.
 
@@ -425,6 +460,11 @@ class ControllerLoop:
         by = self._clock.wall() + max(shape.delay(item.failures + 1, 0), outcome.at_least)
         text = f"attempt {item.attempt} of {shape.attempts_max} failed; next attempt by {format_time(by)}{because}"
         return Condition(RETRYING, Truth.TRUE, reason, text)
+
+
+def _identify(subject: Object | None) -> tuple[str, int]:
+    """What a decision about an object follows from: which one it is, and what its spec asks for."""
+    return ("", 0) if subject is None else (subject["metadata"]["uid"], subject["metadata"].get("generation", 0))
 
 
 def _describe_failure(decision: Decision, acted: Acted) -> tuple[str, str] | None:

@@ -7,7 +7,8 @@
 
 Actions are *ensure* verbs: carried out twice, after a timeout or a crash, they find their own earlier work. So each
 names its object for good (a name made from the owner, never a random one), and changes or removes only the object that
-the decision has seen, by its uid.
+the decision has seen, by its uid. What changes or removes an object declares whether it may act on a view that is old
+(freshness.py).
 """
 
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from mainstay.api.kind import Object, Propagation
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.loop.conditions import Condition
+from mainstay.loop.freshness import Freshness, require_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,11 @@ class Create:
 
     kind: KindName
     object: Object
+    freshness: Freshness = field(kw_only=True, default=Freshness.MAY_BE_STALE)
+
+    def __post_init__(self) -> None:
+        if self.freshness is Freshness.SEEN_VERSION:
+            raise ValueError("what is to be created has no version; declare MayBeStale or FreshRead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,10 @@ class Apply:
     object: Object
     force: bool = False
     """Take fields over from other managers, instead of failing with a conflict."""
+    freshness: Freshness = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        require_version(self.freshness, (self.object.get("metadata") or {}).get("resourceVersion", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +61,10 @@ class Patch:
     subresource: str = ""
     resource_version: str = ""
     """If given, only if the object is still in this version."""
+    freshness: Freshness = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        require_version(self.freshness, self.resource_version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +76,10 @@ class Delete:
     uid: str
     propagation: Propagation | None = None
     resource_version: str = ""
+    freshness: Freshness = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        require_version(self.freshness, self.resource_version)
 
 
 Action = Create | Apply | Patch | Delete

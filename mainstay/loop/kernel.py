@@ -37,6 +37,7 @@ from mainstay.client.intent import Intent
 from mainstay.env import Env
 from mainstay.loop.decider import Decider
 from mainstay.loop.events import EventRecorder, InvolvedObject, ObjectEvent, build_event
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.holds import Holding, known, make_gate
 from mainstay.loop.queue.work_queue import WorkQueue
 from mainstay.loop.queue_settings import LiveQueueSettings
@@ -146,7 +147,9 @@ class Kernel:
         self.counters.decisions += 1
         return f"{self.name}-{self.chance.uid('decision', self.counters.decisions)}"
 
-    def write(self, decision: str = "", cause: str = "", *, seen: str = "") -> WriteOptions:
+    def write(
+        self, decision: str = "", cause: str = "", *, seen: str = "", freshness: Freshness = Freshness.MAY_BE_STALE
+    ) -> WriteOptions:
         """What a write carries besides the object. `seen` is what its decision has seen of the object, if the request
         does not say it (client/intent.py)."""
         return WriteOptions(
@@ -154,6 +157,7 @@ class Kernel:
             decision=decision,
             cause=cause,
             term=self.term_text,
+            must_be_conditional=freshness is Freshness.SEEN_VERSION,
             intent=Intent(self.name, decision, seen),
         )
 

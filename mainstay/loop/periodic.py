@@ -10,7 +10,7 @@ its writes name: `NAME-….3` is the fourth step. What fails is found again by a
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
@@ -21,6 +21,7 @@ from mainstay.client.informer import Informer
 from mainstay.env import tasks
 from mainstay.journal.record import Ending, Outcome, RecordedMemory, Subject, ViewPart, WriteResult, micros
 from mainstay.loop.act import OwnWrite
+from mainstay.loop.freshness import Freshness, find_behind
 from mainstay.loop.kernel import Kernel, LoopContext
 from mainstay.loop.own_writes import OwnWrites
 from mainstay.loop.record import Decided, make_record, name_view, pack_memory
@@ -64,6 +65,9 @@ class PeriodicLoop(Generic[S]):
     first_after: timedelta = timedelta(0)
     step_within: timedelta = timedelta(seconds=10)
     """How long one step may take."""
+    freshness: Mapping[type[Any], Freshness]
+    """By the type of a step: whether it may be carried out on a view that is old (freshness.py). What a `FRESH_READ`
+    follows from, `act` reads from the server."""
     pass_within: timedelta | None = None
     """Steps that were decided on longer ago are not begun any more. None: all are."""
 
@@ -159,16 +163,25 @@ class PeriodicLoop(Generic[S]):
                 left_ns = min(left_ns, until_ns - clock.monotonic_ns())
             if left_ns <= 0 or self.kernel.gate.held is not None:
                 return False
-            if self.may_act(step) and not await self._try(looked, number, step, left_ns):
+            if self._is_fresh(step) and self.may_act(step) and not await self._try(looked, number, step, left_ns):
                 return False
         return True
+
+    def _is_fresh(self, step: S) -> bool:
+        """Whether a step may be tried on this view. One that may not is found again by a later pass."""
+        if self.freshness[type(step)] is not Freshness.FRESH_READ:
+            return True
+        behind = find_behind(self.informers)
+        if behind:
+            _logger.info("%s: %s waits for a newer view: %s", self.name, type(step).__name__, behind)
+        return not behind
 
     async def _try(self, looked: Pass, number: int, step: S, left_ns: int) -> bool:
         """Carry out a step and record what came of it. False: the pass ends with it."""
         decision, is_late = looked.step(number), False
         try:
             async with tasks.timeout(timedelta(microseconds=left_ns // 1000)):
-                wrote = await self.act(step, self._writes(decision))
+                wrote = await self.act(step, self._writes(decision, self.freshness[type(step)]))
         except TimeoutError:
             is_late = True
             failure: ApiError = Unavailable(f"no answer within {left_ns / 1e9:g}s")
@@ -192,8 +205,8 @@ class PeriodicLoop(Generic[S]):
             self.wrote_ns = self.kernel.clock.monotonic_ns()
         self._record(looked, decision, step, Outcome(Ending.DONE), wrote)
 
-    def _writes(self, decision: str) -> Writes:
-        return lambda: self.kernel.write(decision)
+    def _writes(self, decision: str, freshness: Freshness) -> Writes:
+        return lambda: self.kernel.write(decision, freshness=freshness)
 
     def _record(self, looked: Pass, decision: str, step: S, outcome: Outcome, wrote: Sequence[OwnWrite] = ()) -> None:
         if self.kernel.recorder is None:

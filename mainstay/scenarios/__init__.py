@@ -58,6 +58,7 @@ from mainstay.scenarios.replaced_once import SCENARIO as REPLACED_ONCE
 from mainstay.scenarios.restored_store import SCENARIO as RESTORED_STORE
 from mainstay.scenarios.rollout_and_evidence import SCENARIO as ROLLOUT_AND_EVIDENCE
 from mainstay.scenarios.room_comes_back import SCENARIO as ROOM_COMES_BACK
+from mainstay.scenarios.scaled_up_meanwhile import SCENARIO as SCALED_UP_MEANWHILE
 from mainstay.scenarios.services_lead import SCENARIO as SERVICES_LEAD
 from mainstay.scenarios.shared_fields import SCENARIO as SHARED_FIELDS
 from mainstay.scenarios.silent_nodes import SCENARIO as SILENT_NODES
@@ -105,6 +106,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         DUPLICATE_RESERVATION,
         LATE_COMMITS,
         LATE_CREATE,
+        SCALED_UP_MEANWHILE,
         PODS_COME_AND_GO,
         STALE_AGENT,
         DEADLINES_HOLD,

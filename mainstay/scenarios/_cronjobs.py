@@ -21,6 +21,7 @@ from mainstay.client.errors import ApiError
 from mainstay.client.indexes import OWNER
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import Action, Create, Decision, Delete, WakeAt
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 
 TICK: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
@@ -102,7 +103,7 @@ def _history(cron: Object, jobs: list[Object]) -> tuple[Delete, ...]:
     for job in too_many:
         metadata = job["metadata"]
         key = ObjectKey(metadata["namespace"], metadata["name"])
-        found.append(Delete(JOBS, key, metadata["uid"], Propagation.BACKGROUND))
+        found.append(Delete(JOBS, key, metadata["uid"], Propagation.BACKGROUND, freshness=Freshness.MAY_BE_STALE))
     return tuple(found)
 
 

@@ -22,6 +22,7 @@ from mainstay.controllers.pods.slots import short_hash
 from mainstay.controllers.replicaset.replacement import over_at
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, WakeAt
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 
 NODE_UID: Final = "example.com/node-uid"
@@ -121,4 +122,6 @@ def a_daemon(found: Object, node: Object, before: Sequence[Object]) -> Object:
 
 def _removed(pod: Object) -> Delete:
     metadata = pod["metadata"]
-    return Delete(PODS, ObjectKey(metadata["namespace"], metadata["name"]), metadata["uid"])
+    return Delete(
+        PODS, ObjectKey(metadata["namespace"], metadata["name"]), metadata["uid"], freshness=Freshness.MAY_BE_STALE
+    )

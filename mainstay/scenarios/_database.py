@@ -29,6 +29,7 @@ from mainstay.client.entry import Change
 from mainstay.client.indexes import label
 from mainstay.loop.controller import Controller, Reads, reference_to
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Patch, Result, WakeAt
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 
 DATABASES: Final = KindName("example.dev", "v1", "Database", "databases", True)
@@ -152,7 +153,11 @@ def settings(database: Object, parts: Parts) -> tuple[Action, ...]:
         return (Create(SETTINGS, {"metadata": _metadata(database, name), "data": wanted}),)
     actions: list[Action] = []
     if there.get("data") != wanted:
-        actions.append(Patch(SETTINGS, read_key(there), there["metadata"]["uid"], {"data": wanted}))
+        actions.append(
+            Patch(
+                SETTINGS, read_key(there), there["metadata"]["uid"], {"data": wanted}, freshness=Freshness.MAY_BE_STALE
+            )
+        )
     actions += [delete(PODS, pod) for pod in outdated(database, parts, "settings")]
     return tuple(actions)
 
@@ -245,11 +250,11 @@ def a_volume(database: Object, number: int) -> Object:
 
 def grow(volume: Object, size: str) -> Action:
     body = {"spec": {"resources": {"requests": {"storage": size}}}}
-    return Patch(VOLUMES, read_key(volume), volume["metadata"]["uid"], body)
+    return Patch(VOLUMES, read_key(volume), volume["metadata"]["uid"], body, freshness=Freshness.MAY_BE_STALE)
 
 
 def delete(kind: KindName, obj: Object) -> Action:
-    return Delete(kind, read_key(obj), obj["metadata"]["uid"])
+    return Delete(kind, read_key(obj), obj["metadata"]["uid"], freshness=Freshness.MAY_BE_STALE)
 
 
 def pod_name(database: Object, number: int) -> str:
@@ -298,4 +303,12 @@ def _metadata(database: Object, name: str) -> Object:
 
 def _patch(database: Object, body: Object, subresource: str = "") -> Action:
     metadata = database["metadata"]
-    return Patch(DATABASES, read_key(database), metadata["uid"], body, subresource, metadata["resourceVersion"])
+    return Patch(
+        DATABASES,
+        read_key(database),
+        metadata["uid"],
+        body,
+        subresource,
+        metadata["resourceVersion"],
+        freshness=Freshness.SEEN_VERSION,
+    )

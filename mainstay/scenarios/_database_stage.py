@@ -17,6 +17,7 @@ from mainstay.client.errors import AlreadyExists, NotFound
 from mainstay.env import tasks
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Decision, Patch
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 from mainstay.scenarios._database import (
     DATABASE,
@@ -66,7 +67,14 @@ class Provider(Controller):
         volume = view.get(VOLUMES, key)
         if volume is None or is_bound(volume):
             return Decision()
-        bound = Patch(VOLUMES, key, volume["metadata"]["uid"], {"status": {"phase": "Bound"}}, "status")
+        bound = Patch(
+            VOLUMES,
+            key,
+            volume["metadata"]["uid"],
+            {"status": {"phase": "Bound"}},
+            "status",
+            freshness=Freshness.MAY_BE_STALE,
+        )
         return Decision(actions=(bound,))
 
 

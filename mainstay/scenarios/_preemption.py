@@ -22,6 +22,7 @@ from mainstay.client.cache import Cache
 from mainstay.client.entry import Change
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import Decision, Delete, Patch
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 from mainstay.scenarios._workloads import PODS_PREFIX, decode
 from mainstay.sim.checkers import Violated
@@ -140,12 +141,21 @@ def broken(node: Object) -> tuple[Patch, ...]:
 def _patched(node: Object, body: Object) -> Patch:
     metadata = node["metadata"]
     key = ObjectKey("", metadata["name"])
-    return Patch(NODES, key, metadata["uid"], body, resource_version=metadata["resourceVersion"])
+    return Patch(
+        NODES,
+        key,
+        metadata["uid"],
+        body,
+        resource_version=metadata["resourceVersion"],
+        freshness=Freshness.SEEN_VERSION,
+    )
 
 
 def _told_to_go(pod: Object) -> Delete:
     metadata = pod["metadata"]
-    return Delete(PODS, ObjectKey(metadata["namespace"], metadata["name"]), metadata["uid"])
+    return Delete(
+        PODS, ObjectKey(metadata["namespace"], metadata["name"]), metadata["uid"], freshness=Freshness.MAY_BE_STALE
+    )
 
 
 def _on(node: Object, pods: Sequence[Object]) -> list[Object]:

@@ -22,6 +22,7 @@ from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Decision, Patch, WakeAt
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 from mainstay.sim.cluster.world import World
 
@@ -72,7 +73,9 @@ class Autoscaler(Controller):
         if view.now < since.at + self.patience:
             return Decision(result=WakeAt(since.at + self.patience, "LowReadyReplicas"), memory=since)
         more = min(wanted + 2, self.replicas_max)
-        patch = Patch(DEPLOYMENTS, key, found["metadata"]["uid"], {"spec": {"replicas": more}})
+        patch = Patch(
+            DEPLOYMENTS, key, found["metadata"]["uid"], {"spec": {"replicas": more}}, freshness=Freshness.MAY_BE_STALE
+        )
         return Decision((patch,), reasons=(f"LowReadyReplicas: {ready} of {wanted} are ready",))
 
 

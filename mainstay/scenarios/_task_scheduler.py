@@ -15,6 +15,7 @@ from mainstay.client.entry import Change
 from mainstay.client.errors import AlreadyExists
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import Decision, Patch
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 from mainstay.scenarios._stages import NAMESPACE
 from mainstay.sim.checkers.placed import PlacedChecker
@@ -65,7 +66,9 @@ class TaskScheduler(Controller):
             return Decision()  # The first node that comes will wake it.
         chosen = min(counts, key=lambda name: (counts[name], name))
         data = {"node": chosen, "uid": nodes.get(chosen, "")}
-        return Decision(actions=(Patch(TASKS, key, task["metadata"]["uid"], {"data": data}),))
+        return Decision(
+            actions=(Patch(TASKS, key, task["metadata"]["uid"], {"data": data}, freshness=Freshness.MAY_BE_STALE),)
+        )
 
 
 def placed() -> PlacedChecker:

@@ -22,6 +22,7 @@ from mainstay.controllers.deployment.revisions import compute_hash
 from mainstay.env import tasks
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import Action, Create, Decision, Delete
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
 from mainstay.scenarios._workloads import PODS_PREFIX, WorkloadStage, a_workload, decode, read_image, with_image
@@ -108,7 +109,9 @@ def _revision(pod: Object) -> str:
 
 def _removed(pod: Object) -> Delete:
     metadata = pod["metadata"]
-    return Delete(PODS, ObjectKey(metadata["namespace"], metadata["name"]), metadata["uid"])
+    return Delete(
+        PODS, ObjectKey(metadata["namespace"], metadata["name"]), metadata["uid"], freshness=Freshness.MAY_BE_STALE
+    )
 
 
 def _a_pod(found: Object, ordinal: int, revision: str) -> Object:

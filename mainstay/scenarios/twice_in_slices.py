@@ -17,6 +17,7 @@ from mainstay.client.errors import AlreadyExists
 from mainstay.client.indexes import OWNER
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import Action, Create, Decision, Delete, Patch
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 from mainstay.scenarios._batch import FAULTS, BatchMemory, next_number
 from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
@@ -77,8 +78,15 @@ def _rewritten(piece: Object, members: list[str]) -> Action:
     key = ObjectKey(metadata["namespace"], metadata["name"])
     version = metadata["resourceVersion"]
     if not members:
-        return Delete(SLICES, key, metadata["uid"], resource_version=version)
-    return Patch(SLICES, key, metadata["uid"], {"endpoints": _endpoints(members)}, resource_version=version)
+        return Delete(SLICES, key, metadata["uid"], resource_version=version, freshness=Freshness.SEEN_VERSION)
+    return Patch(
+        SLICES,
+        key,
+        metadata["uid"],
+        {"endpoints": _endpoints(members)},
+        resource_version=version,
+        freshness=Freshness.SEEN_VERSION,
+    )
 
 
 def _a_slice(group: Object, number: int, members: list[str]) -> Object:

@@ -11,6 +11,7 @@ from mainstay.client.indexes import OWNER
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import Create, Decision, Delete, GiveUp, Patch, Retry, WakeAt
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 
 
@@ -44,12 +45,23 @@ class Copying(Controller):
         wanted = a_copy(deployment)
         copies = view.owned_by(CONFIG_MAPS, deployment["metadata"]["uid"])
         surplus = [copy for copy in copies if copy["metadata"]["name"] != wanted["metadata"]["name"]]
-        actions: list[Any] = [Delete(CONFIG_MAPS, key_of(copy), copy["metadata"]["uid"]) for copy in surplus]
+        actions: list[Any] = [
+            Delete(CONFIG_MAPS, key_of(copy), copy["metadata"]["uid"], freshness=Freshness.MAY_BE_STALE)
+            for copy in surplus
+        ]
         current = [copy for copy in copies if copy not in surplus]
         if not current:
             actions.append(Create(CONFIG_MAPS, wanted))
         elif current[0].get("data") != wanted["data"]:
-            actions.append(Patch(CONFIG_MAPS, key_of(wanted), current[0]["metadata"]["uid"], {"data": wanted["data"]}))
+            actions.append(
+                Patch(
+                    CONFIG_MAPS,
+                    key_of(wanted),
+                    current[0]["metadata"]["uid"],
+                    {"data": wanted["data"]},
+                    freshness=Freshness.MAY_BE_STALE,
+                )
+            )
         done = Truth.TRUE if not actions else Truth.FALSE
         return Decision(
             actions=tuple(actions),

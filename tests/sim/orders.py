@@ -15,6 +15,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.client.client import Client
 from mainstay.loop.controller import Controller
 from mainstay.loop.decision import Action, Create, Decision, Patch
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
 from mainstay.sim.checkers import Violated
@@ -36,7 +37,9 @@ class Shipping(Controller):
         order = view.get(THINGS, key)
         if order is None or not key.name.startswith("order-") or order["data"]["state"] == "done":
             return Decision()
-        done = Patch(THINGS, key, order["metadata"]["uid"], {"data": {"state": "done"}})
+        done = Patch(
+            THINGS, key, order["metadata"]["uid"], {"data": {"state": "done"}}, freshness=Freshness.MAY_BE_STALE
+        )
         is_shipped = any(each["data"].get("order") == key.name for each in view.all(THINGS))
         if is_shipped or "ships" not in order["data"]:
             return Decision(actions=(done,))

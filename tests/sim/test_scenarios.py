@@ -25,6 +25,7 @@ from tests.twins import (
     faults,
     flow,
     found,
+    freshness,
     holds,
     intents,
     jobs,
@@ -154,6 +155,9 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("late-commits", transactions.remembers_only_deletions_that_are_over, "acknowledged writes: operation delete-"),
     ("late-commits", transactions.charges_a_pod_that_may_have_ended, "late commits: "),
     ("late-commits", transactions.ends_a_pod_that_may_be_charged_by_now, "late commits: "),
+    # W3: actions on views that are old
+    ("scaled-up-meanwhile", freshness.does_not_read_before_it_acts, "scaled up meanwhile: "),
+    ("eviction-and-budget", freshness.sends_no_version, "enough healthy: "),
     # F3: one intent, one operation
     ("late-create", intents.names_writes_after_their_decisions, "late create: "),
     ("late-create", intents.takes_what_was_made_before_for_what_is_there, "late create: "),

@@ -11,6 +11,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.loop.decision import Action, Create, Delete, Patch, Result
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 from mainstay.scenarios import _database
 from mainstay.scenarios._database import (
@@ -49,7 +50,10 @@ def _ends_whatever_has_the_name(patch: pytest.MonkeyPatch, kind: KindName, name:
         others = [action for action in actions if action.kind != kind]
         namespace = database["metadata"]["namespace"]
         names = [name(database, number) for number in range(database["spec"]["replicas"])]
-        return (*(Delete(kind, ObjectKey(namespace, each), uid="") for each in names), *others), result
+        return (
+            *(Delete(kind, ObjectKey(namespace, each), uid="", freshness=Freshness.MAY_BE_STALE) for each in names),
+            *others,
+        ), result
 
     patch.setattr(_database, "leaving", leaving)
 
@@ -129,7 +133,16 @@ def says_once_that_a_member_has_joined(patch: pytest.MonkeyPatch) -> None:
             if isinstance(action, Create) and action.kind == PODS:
                 said = sorted({*said, read_number(action.object)})
                 body = {"status": {"joined": said}}
-                actions.append(Patch(DATABASES, read_key(database), database["metadata"]["uid"], body, "status"))
+                actions.append(
+                    Patch(
+                        DATABASES,
+                        read_key(database),
+                        database["metadata"]["uid"],
+                        body,
+                        "status",
+                        freshness=Freshness.MAY_BE_STALE,
+                    )
+                )
         return tuple(actions)
 
     def surplus(database: Object, parts: Parts) -> tuple[Action, ...]:

@@ -16,6 +16,7 @@ from mainstay.controllers.deployment.controller import Rollout, RolloutStep
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.loop.decision import Decision, Delete
 from mainstay.loop.evidence import Evidence
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 
 
@@ -44,7 +45,12 @@ def replaces_pods_whose_probes_fail(patch: pytest.MonkeyPatch) -> None:
         decision, replica_set = honest(self, view, key, memory), view.get(REPLICASETS, key)
         pods = [] if replica_set is None else view.owned_by(PODS, replica_set["metadata"]["uid"])
         unwell = [
-            Delete(PODS, ObjectKey(pod["metadata"]["namespace"], pod["metadata"]["name"]), pod["metadata"]["uid"])
+            Delete(
+                PODS,
+                ObjectKey(pod["metadata"]["namespace"], pod["metadata"]["name"]),
+                pod["metadata"]["uid"],
+                freshness=Freshness.MAY_BE_STALE,
+            )
             for pod in pods
             if pod_state.is_active(pod)
             and (pod_state.find_condition(pod, "Ready") or {}).get("reason") == "ProbeFailed"

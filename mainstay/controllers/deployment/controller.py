@@ -52,6 +52,7 @@ from mainstay.loop.controller import Controller, Reads, owner
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Patch, Result, Tell, WakeAt
 from mainstay.loop.deletion_order import find_zones
 from mainstay.loop.evidence import Evidence, EvidenceResponse, Signal, allowed
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.queue.items import Priority
 from mainstay.loop.signals import collect_rollout_deadline
 from mainstay.loop.view import View
@@ -380,8 +381,11 @@ def _sized(rollout: Rollout, sizes: Mapping[str, int]) -> list[Action]:
                 body["spec"] = {**(body.get("spec") or {}), "replicas": after}
         if body:
             key = ObjectKey(metadata["namespace"], metadata["name"])
-            version = metadata["resourceVersion"] if after is not None and after < before else ""
-            actions.append(Patch(REPLICASETS, key, metadata["uid"], body, resource_version=version))
+            version, freshness = "", Freshness.MAY_BE_STALE
+            if after is not None and after < before:
+                version, freshness = metadata["resourceVersion"], Freshness.SEEN_VERSION
+            uid = metadata["uid"]
+            actions.append(Patch(REPLICASETS, key, uid, body, resource_version=version, freshness=freshness))
     return actions
 
 
@@ -410,13 +414,14 @@ def _numbered(rollout: Rollout, key: ObjectKey) -> list[Action]:
     if revisions.get_annotations(rollout.deployment).get(REVISION) == revision:
         return []
     body = {"metadata": {"annotations": {REVISION: revision}}}
-    return [Patch(DEPLOYMENTS, key, rollout.deployment["metadata"]["uid"], body)]
+    return [Patch(DEPLOYMENTS, key, rollout.deployment["metadata"]["uid"], body, freshness=Freshness.MAY_BE_STALE)]
 
 
 def _forget(replica_set: Object) -> Delete:
     metadata = replica_set["metadata"]
     key = ObjectKey(metadata["namespace"], metadata["name"])
-    return Delete(REPLICASETS, key, metadata["uid"], resource_version=metadata["resourceVersion"])
+    version = metadata["resourceVersion"]
+    return Delete(REPLICASETS, key, metadata["uid"], resource_version=version, freshness=Freshness.FRESH_READ)
 
 
 def _free_hash(rollout: Rollout, view: View, collisions: int) -> tuple[int, str]:

@@ -30,6 +30,7 @@ from mainstay.controllers.endpoints.routes import (
 from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING, find_pods, get_selector, selecting_pods
 from mainstay.loop.controller import Controller, Reads, same_name
 from mainstay.loop.decision import Create, Decision, Delete, Patch
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 
 MANAGED_BY: Final = "endpoints.kubernetes.io/managed-by"
@@ -68,7 +69,18 @@ class Endpoints(Controller):
         if not body:
             return Decision()
         metadata = there["metadata"]
-        return Decision((Patch(ENDPOINTS, key, metadata["uid"], body, resource_version=metadata["resourceVersion"]),))
+        return Decision(
+            (
+                Patch(
+                    ENDPOINTS,
+                    key,
+                    metadata["uid"],
+                    body,
+                    resource_version=metadata["resourceVersion"],
+                    freshness=Freshness.SEEN_VERSION,
+                ),
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +189,9 @@ def _is_ours(endpoints: Object) -> bool:
 def _removed(endpoints: Object) -> Delete:
     metadata = endpoints["metadata"]
     key = ObjectKey(metadata["namespace"], metadata["name"])
-    return Delete(ENDPOINTS, key, metadata["uid"], resource_version=metadata["resourceVersion"])
+    return Delete(
+        ENDPOINTS, key, metadata["uid"], resource_version=metadata["resourceVersion"], freshness=Freshness.SEEN_VERSION
+    )
 
 
 def _changes(there: Object, subsets: list[Object], labels: dict[str, str], is_truncated: bool) -> Object:

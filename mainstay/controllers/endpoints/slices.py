@@ -32,6 +32,7 @@ from mainstay.controllers.pods.slots import short_hash
 from mainstay.loop.controller import Controller, Reads, reference_to
 from mainstay.loop.decision import Action, Create, Decision, Delete, Patch, WakeAt
 from mainstay.loop.deletion_order import find_zones
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
@@ -153,7 +154,13 @@ def _is_of_another(piece: Object, service: Object) -> bool:
 def _removed(piece: Object) -> Delete:
     metadata = piece["metadata"]
     key = ObjectKey(metadata["namespace"], metadata["name"])
-    return Delete(ENDPOINT_SLICES, key, metadata["uid"], resource_version=metadata["resourceVersion"])
+    return Delete(
+        ENDPOINT_SLICES,
+        key,
+        metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        freshness=Freshness.SEEN_VERSION,
+    )
 
 
 def _changes(service: Object, slices: dict[str, Object], packing: Packing) -> list[Action]:
@@ -170,7 +177,11 @@ def _changes(service: Object, slices: dict[str, Object], packing: Packing) -> li
             there = piece["metadata"]
             key = ObjectKey(there["namespace"], name)
             version = there["resourceVersion"]
-            actions.append(Patch(ENDPOINT_SLICES, key, there["uid"], body, resource_version=version))
+            actions.append(
+                Patch(
+                    ENDPOINT_SLICES, key, there["uid"], body, resource_version=version, freshness=Freshness.SEEN_VERSION
+                )
+            )
     return actions
 
 

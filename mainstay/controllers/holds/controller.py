@@ -22,6 +22,7 @@ from mainstay.client.indexes import Index
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads, WakesAmong
 from mainstay.loop.decision import Decision, Delete, Tell, WakeAt
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 
 ACTIVE: Final = "Active"
@@ -87,7 +88,7 @@ class HoldController(Controller):
         if view.now >= gone_at:
             version = hold["metadata"]["resourceVersion"]
             return Decision(
-                (Delete(HOLDS, key, held.uid, resource_version=version),),
+                (Delete(HOLDS, key, held.uid, resource_version=version, freshness=Freshness.SEEN_VERSION),),
                 reasons=(f"it expired at {held.until}, and its retention is over",),
             )
         is_news = (hold.get("status") or {}).get("phase") != HoldPhase.EXPIRED

@@ -51,6 +51,7 @@ from mainstay.controllers.pods.events import describe_pods, refused
 from mainstay.loop import deletion_order
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Result, Tell, WakeAt
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 
 BURST: Final = 500
@@ -287,6 +288,7 @@ def _after_the_end(
         metadata["uid"],
         Propagation.FOREGROUND,
         metadata["resourceVersion"],
+        freshness=Freshness.SEEN_VERSION,
     )
     return Decision((*strays, *late, *let_go, gone), reasons=("its ttlSecondsAfterFinished expired",))
 

@@ -26,6 +26,7 @@ from mainstay.controllers.job.indexes import FAILURES, is_indexed, read_index
 from mainstay.controllers.pods import slots
 from mainstay.loop.controller import reference_to
 from mainstay.loop.decision import Action, Delete, Patch
+from mainstay.loop.freshness import Freshness
 
 _ENV: Final = "JOB_COMPLETION_INDEX"
 
@@ -140,7 +141,8 @@ def withdraw(pods: Sequence[Object]) -> tuple[Action, ...]:
 
 
 def delete(pod: Object) -> Delete:
-    return Delete(PODS, _key(pod), pod["metadata"]["uid"])
+    """Its job does not want it: that must be so on the server, too."""
+    return Delete(PODS, _key(pod), pod["metadata"]["uid"], freshness=Freshness.FRESH_READ)
 
 
 def claiming(patch: Patch, uid: str, finalizers: Sequence[str]) -> Patch:
@@ -151,7 +153,14 @@ def claiming(patch: Patch, uid: str, finalizers: Sequence[str]) -> Patch:
     others = [each for each in finalizers if each != JOB_TRACKING]
     is_ours = any(each.get("uid") == uid for each in references)
     body = {"metadata": {**patch.body["metadata"], "finalizers": [*others, JOB_TRACKING] if is_ours else others}}
-    return Patch(patch.kind, patch.key, patch.uid, body, resource_version=patch.resource_version)
+    return Patch(
+        patch.kind,
+        patch.key,
+        patch.uid,
+        body,
+        resource_version=patch.resource_version,
+        freshness=Freshness.SEEN_VERSION,
+    )
 
 
 def _patch(pod: Object, metadata: Object) -> Patch:
@@ -162,6 +171,7 @@ def _patch(pod: Object, metadata: Object) -> Patch:
         pod["metadata"]["uid"],
         {"metadata": metadata},
         resource_version=pod["metadata"]["resourceVersion"],
+        freshness=Freshness.SEEN_VERSION,
     )
 
 

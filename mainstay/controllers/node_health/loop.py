@@ -8,6 +8,7 @@ have failed, servers that do not answer, own writes that do not come back, and a
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import structs
@@ -41,6 +42,7 @@ from mainstay.controllers.node_health.snapshot import DECIDER, NAME, decide_step
 from mainstay.loop.act import OwnWrite
 from mainstay.loop.events import InvolvedObject
 from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.kernel import LoopContext, LoopSpec
 from mainstay.loop.periodic import PeriodicLoop, Writes
 from mainstay.loop.record import Decided
@@ -58,6 +60,18 @@ FAILURES_MAX: Final = 3
 _logger = logging.getLogger(__name__)
 
 
+_FRESHNESS: Final = MappingProxyType(
+    {
+        WriteNode: Freshness.SEEN_VERSION,
+        MarkPod: Freshness.MAY_BE_STALE,
+        Evict: Freshness.MAY_BE_STALE,  # By its uid, and its time has run out by our own clock.
+        RemoveDeadPod: Freshness.MAY_BE_STALE,
+        ReplacePods: Freshness.FRESH_READ,  # The Lease of the node: it may have been renewed.
+        Say: Freshness.MAY_BE_STALE,
+    }
+)
+
+
 class NodeHealth(PeriodicLoop[Step]):
     """`run` until cancelled."""
 
@@ -65,6 +79,7 @@ class NodeHealth(PeriodicLoop[Step]):
     every = LOOK_EVERY
     first_after = LOOK_EVERY
     pass_within = ACT_WITHIN
+    freshness = _FRESHNESS
 
     def __init__(self, context: LoopContext) -> None:
         self.memory = NodeHealthMemory()

@@ -13,6 +13,7 @@ Looks at two indexes: finished pods are decoded only when there are too many.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Final
 
 from mainstay.api import pod_state
@@ -27,6 +28,7 @@ from mainstay.journal.record import Subject
 from mainstay.loop.act import OwnWrite
 from mainstay.loop.controller import Reads
 from mainstay.loop.decider import Decider, Schedule
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.kernel import LoopContext, LoopSpec
 from mainstay.loop.periodic import PeriodicLoop, Writes
 from mainstay.loop.record import Decided, describe_write
@@ -102,6 +104,7 @@ class PodGarbage(PeriodicLoop[PodRemoval]):
 
     name = NAME
     every = timedelta(seconds=20)
+    freshness = MappingProxyType({PodRemoval: Freshness.MAY_BE_STALE})  # By its uid; and what has ended has ended.
 
     def __init__(self, context: LoopContext, *, ended_max: int = ENDED_MAX) -> None:
         self._informer = context.informers.get(PODS, indexes=INDEXES)

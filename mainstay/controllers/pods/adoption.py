@@ -21,6 +21,7 @@ from mainstay.client.entry import CachedObject, Change
 from mainstay.client.indexes import NAMESPACE, Index
 from mainstay.loop.controller import reference_to
 from mainstay.loop.decision import Patch
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 
 
@@ -76,7 +77,9 @@ def _patch(kind: KindName, obj: Object, references: list[Object]) -> Patch:
     metadata = obj["metadata"]
     key = ObjectKey(metadata.get("namespace", ""), metadata["name"])
     body = {"metadata": {"ownerReferences": references}}
-    return Patch(kind, key, metadata["uid"], body, resource_version=metadata["resourceVersion"])
+    return Patch(
+        kind, key, metadata["uid"], body, resource_version=metadata["resourceVersion"], freshness=Freshness.SEEN_VERSION
+    )
 
 
 def selecting_orphans() -> Callable[[Change, Cache], Iterable[ObjectKey]]:

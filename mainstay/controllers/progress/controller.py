@@ -50,6 +50,7 @@ from mainstay.controllers.progress.holdups import (
 )
 from mainstay.loop.controller import Controller, Reads, owner
 from mainstay.loop.decision import Decision, Patch, WakeAt
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 
 EVERY: Final = timedelta(seconds=1)
@@ -100,7 +101,7 @@ class ProgressRecorder(Controller):
         if before == wanted:
             return Decision()
         body = {"status": {FIELD: difference(before, wanted)}}
-        patch = Patch(self.kind, key, workload["metadata"]["uid"], body, "status")
+        patch = Patch(self.kind, key, workload["metadata"]["uid"], body, "status", freshness=Freshness.MAY_BE_STALE)
         return Decision((patch,), reasons=(wanted["verdict"],))
 
 

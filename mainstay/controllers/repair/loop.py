@@ -7,6 +7,7 @@ namespaces, of which each reads what it counts.
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -47,6 +48,7 @@ from mainstay.controllers.repair.snapshot import (
 )
 from mainstay.loop.act import OwnWrite
 from mainstay.loop.conditions import with_conditions
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.kernel import LoopContext, LoopSpec
 from mainstay.loop.periodic import PeriodicLoop, Writes
 from mainstay.loop.record import Decided
@@ -58,11 +60,22 @@ _logger = logging.getLogger(__name__)
 _decode = msgspec.json.Decoder().decode
 
 
+_FRESHNESS: Final = MappingProxyType(
+    {
+        ReleaseReservation: Freshness.FRESH_READ,
+        RemoveStranded: Freshness.FRESH_READ,
+        ReplaceStranded: Freshness.FRESH_READ,
+        ReportFinding: Freshness.MAY_BE_STALE,
+    }
+)
+
+
 class RepairLoop(PeriodicLoop[Step]):
     """`run` until cancelled."""
 
     name = NAME
     every = timedelta(seconds=10)
+    freshness = _FRESHNESS
 
     def __init__(self, context: LoopContext) -> None:
         self.findings: tuple[RepairFinding, ...] = ()

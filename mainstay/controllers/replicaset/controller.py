@@ -37,6 +37,7 @@ from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Result, WakeAt
 from mainstay.loop.deletion_order import find_zones
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 
 BURST: Final = 500
@@ -140,10 +141,12 @@ def new_pod(replica_set: Object, place: slots.Vacant, is_taken: Callable[[str], 
 
 def _drain(pod: Object) -> Delete:
     """Told to end, in its own time. This very pod only: another of its name is not meant. One that is not ready goes
-    only as it was seen: losing it costs nothing, and it may have become ready since."""
+    only as it was seen: losing it costs nothing, and it may have become ready since. That it is one too many must be so
+    on the server, too: the set may have been scaled up."""
     metadata = pod["metadata"]
     version = "" if pod_state.is_ready(pod) else metadata["resourceVersion"]
-    return Delete(PODS, ObjectKey(metadata["namespace"], metadata["name"]), metadata["uid"], resource_version=version)
+    key = ObjectKey(metadata["namespace"], metadata["name"])
+    return Delete(PODS, key, metadata["uid"], resource_version=version, freshness=Freshness.FRESH_READ)
 
 
 def _related(view: View, replica_set: Object) -> tuple[list[Object], list[Object]]:

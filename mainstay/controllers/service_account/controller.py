@@ -19,6 +19,7 @@ from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decider import decide_per_key
 from mainstay.loop.decision import Create, Decision, Delete, Patch
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.kernel import LoopContext, LoopSpec
 from mainstay.loop.view import View
 
@@ -78,11 +79,13 @@ class RootAuthorities(Controller):
         before = found.get("data") or {}
         if before == self._data:
             return Decision()
-        uid = found["metadata"]["uid"]
+        uid, version = found["metadata"]["uid"], found["metadata"]["resourceVersion"]
         if found.get("immutable"):
-            return Decision((Delete(CONFIG_MAPS, place, uid),), reasons=("it is invalid and immutable",))
+            gone = Delete(CONFIG_MAPS, place, uid, resource_version=version, freshness=Freshness.SEEN_VERSION)
+            return Decision((gone,), reasons=("it is invalid and immutable",))
         data = {**dict.fromkeys(before), **self._data}  # None removes what does not belong there.
-        return Decision((Patch(CONFIG_MAPS, place, uid, {"data": data}),), reasons=("it differs from the authorities",))
+        patch = Patch(CONFIG_MAPS, place, uid, {"data": data}, freshness=Freshness.MAY_BE_STALE)
+        return Decision((patch,), reasons=("it differs from the authorities",))
 
 
 def _run_root_authorities(context: LoopContext) -> ControllerLoop:

@@ -6,6 +6,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, REPLICASETS
 from mainstay.client.errors import Forbidden
 from mainstay.controllers.deployment.revisions import compute_hash
 from mainstay.loop.decision import Create, Decision, Delete, Patch
+from mainstay.loop.freshness import Freshness
 from tests.controllers.objects import (
     DEPLOYMENT_CONTROLLER,
     KEY,
@@ -66,7 +67,9 @@ def test_a_new_deployment_gets_a_set_of_its_full_size_and_a_revision():
     found = made(decision)
     assert found["metadata"]["name"] == f"web-{compute_hash(a_template(), 0)}"
     assert found["spec"]["replicas"] == 3
-    assert decision.actions[1:] == (Patch(DEPLOYMENTS, KEY, "web", {"metadata": {"annotations": AT_ONE}}),)
+    assert decision.actions[1:] == (
+        Patch(DEPLOYMENTS, KEY, "web", {"metadata": {"annotations": AT_ONE}}, freshness=Freshness.MAY_BE_STALE),
+    )
 
 
 def test_a_new_template_gets_a_set_as_large_as_the_surge():
@@ -138,7 +141,9 @@ def test_going_back_makes_the_earlier_set_the_newest_again():
     assert isinstance(first, Patch)
     assert (first.key.name, first.body) == ("old", {"metadata": {"annotations": {REVISION: "3", history: "1"}}})
     assert sizes(decision) == {"new": 0}  # Its pods do not work, and are not missed.
-    assert last == Patch(DEPLOYMENTS, KEY, "web", {"metadata": {"annotations": {REVISION: "3"}}})
+    assert last == Patch(
+        DEPLOYMENTS, KEY, "web", {"metadata": {"annotations": {REVISION: "3"}}}, freshness=Freshness.MAY_BE_STALE
+    )
 
 
 def test_a_late_rollout_neither_grows_nor_takes_old_pods_while_its_own_do_not_work():
@@ -175,7 +180,9 @@ def test_sets_beyond_the_history_go_when_all_is_done_and_not_before():
     old = an_old(0, revision=2, image="web:x")
 
     (gone,) = decide(deployment, older, old, a_new(10, revision=3)).actions[1:]
-    assert gone == Delete(REPLICASETS, KEY._replace(name="older"), "older", resource_version="1")
+    assert gone == Delete(
+        REPLICASETS, KEY._replace(name="older"), "older", resource_version="1", freshness=Freshness.FRESH_READ
+    )
     assert all(not isinstance(each, Delete) for each in decide(deployment, older, old, a_new(10, available=9)).actions)
 
 

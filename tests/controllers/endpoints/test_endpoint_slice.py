@@ -16,6 +16,7 @@ from mainstay.controllers.endpoints.routes import Port
 from mainstay.controllers.endpoints.selectors import LABELLED, SELECTING
 from mainstay.controllers.endpoints.slices import BATCH, MANAGED_BY, MANAGER, EndpointSlices, LastSliceWrite
 from mainstay.loop.decision import Create, Decision, Delete, Patch, WakeAt
+from mainstay.loop.freshness import Freshness
 from tests.controllers.endpoints.services import HTTP, Object, a_pod, a_service, a_slice, a_view, an_endpoint
 from tests.controllers.objects import NOON, a_node
 
@@ -37,7 +38,9 @@ def decide(memory: LastSliceWrite | None = None, service: Object | None = None, 
 
 
 def patch(name: str, body: Object) -> Patch:
-    return Patch(ENDPOINT_SLICES, ObjectKey("default", name), name, body, resource_version="7")
+    return Patch(
+        ENDPOINT_SLICES, ObjectKey("default", name), name, body, resource_version="7", freshness=Freshness.SEEN_VERSION
+    )
 
 
 def test_the_first_pod_gets_a_slice_that_is_named_after_the_service():
@@ -157,7 +160,9 @@ def test_what_a_former_service_of_that_name_has_left_goes_and_is_not_counted():
 
     removed, created = decide(pods=[a_pod("p")], slices=[left]).actions
 
-    assert removed == Delete(ENDPOINT_SLICES, ObjectKey("default", "left"), "left", resource_version="7")
+    assert removed == Delete(
+        ENDPOINT_SLICES, ObjectKey("default", "left"), "left", resource_version="7", freshness=Freshness.SEEN_VERSION
+    )
     assert isinstance(created, Create)
 
 

@@ -7,6 +7,7 @@ from mainstay.api.kind_names import ENDPOINTS
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.endpoints.endpoints import Endpoints, build_subsets, truncated
 from mainstay.loop.decision import Create, Decision, Delete, Patch
+from mainstay.loop.freshness import Freshness
 from tests.controllers.endpoints.services import Object, a_pod, a_service, a_view
 
 KEY = ObjectKey("default", "web")
@@ -62,7 +63,7 @@ def test_only_what_differs_is_written_in_the_version_that_was_seen():
         "subsets": [{"addresses": [an_address("p", "10.0.0.1")], "ports": [HTTP]}],
         "metadata": {"labels": {"team": "b", **LABELS}},
     }
-    assert action == Patch(ENDPOINTS, KEY, "e", body, resource_version="7")
+    assert action == Patch(ENDPOINTS, KEY, "e", body, resource_version="7", freshness=Freshness.SEEN_VERSION)
 
 
 def test_when_unready_ones_are_published_they_are_all_ready_even_if_they_leave():
@@ -136,7 +137,7 @@ def test_as_much_as_may_be_is_kept_and_what_is_ready_first(counts, most):
 def test_when_the_service_is_gone_ours_goes_and_others_stay():
     (action,) = decide(None, endpoints=[the_endpoints([])]).actions
 
-    assert action == Delete(ENDPOINTS, KEY, "e", resource_version="7")
+    assert action == Delete(ENDPOINTS, KEY, "e", resource_version="7", freshness=Freshness.SEEN_VERSION)
     assert decide(None, endpoints=[the_endpoints([], labels={})]) == Decision()
 
 

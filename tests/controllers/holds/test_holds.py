@@ -25,6 +25,7 @@ from mainstay.controllers.registry import CAN_BE_HELD, CONTROLLERS
 from mainstay.controllers.repair.decide import RemoveStranded, RepairMemory, RepairSnapshot
 from mainstay.controllers.repair.decide import decide as decide_repair
 from mainstay.loop.decision import Create, Decision, Delete, Tell, WakeAt
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 from tests.controllers.deployment.test_deployment import AT_ONE, a_new, an_old, decide, sizes, ten
 from tests.controllers.node_health.nodes import LISTENING, READY, START, a_snapshot, heard_at, some_node
@@ -339,7 +340,9 @@ def test_one_whose_time_is_over_says_so_for_a_day_and_then_goes():
     assert (over.status, conditions(over)) == ({"phase": "Expired"}, {"Active": ("False", "Expired")})
     assert [event.reason for event in over.events] == ["Expired"]
     assert (still.actions, still.events) == ((), ())
-    assert gone.actions == (Delete(HOLDS, ObjectKey("", "hold"), "hold", resource_version="7"),)
+    assert gone.actions == (
+        Delete(HOLDS, ObjectKey("", "hold"), "hold", resource_version="7", freshness=Freshness.SEEN_VERSION),
+    )
 
 
 def test_every_controller_can_be_held_by_its_name_and_the_scheduler_as_well():

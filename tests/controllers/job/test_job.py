@@ -15,6 +15,7 @@ from mainstay.controllers.job.failures import pause_after
 from mainstay.controllers.job.pods import new_pod
 from mainstay.controllers.pods.slots import Vacant
 from mainstay.loop.decision import Create, Decision, Delete, Patch, WakeAt
+from mainstay.loop.freshness import Freshness
 from tests.controllers.job.job_model import CONTROLLER, KEY, Model, a_job, a_view
 from tests.controllers.objects import NOON, Object, at
 
@@ -423,7 +424,7 @@ def test_a_finished_job_goes_when_its_time_after_the_end_is_over():
     assert early.actions == ()
     assert isinstance(early.result, WakeAt)
     assert early.result.at == NOON + timedelta(seconds=10)
-    assert late.actions == (Delete(JOBS, KEY, "work", Propagation.FOREGROUND, "1"),)
+    assert late.actions == (Delete(JOBS, KEY, "work", Propagation.FOREGROUND, "1", freshness=Freshness.SEEN_VERSION),)
 
 
 def test_a_job_that_is_to_go_after_its_end_is_looked_at_again_when_it_ends():

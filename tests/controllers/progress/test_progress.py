@@ -34,6 +34,7 @@ from mainstay.controllers.progress.controller import (
     of_set,
 )
 from mainstay.loop.decision import Decision, Patch, WakeAt
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.view import View
 from tests.controllers.objects import NOON, a_deployment, a_reference, a_set, at
 
@@ -338,7 +339,7 @@ def test_only_what_differs_of_its_own_field_is_written_and_what_is_not_so_any_mo
     (action,) = decide(before, pods).actions
 
     body = {"progress": {"starting": 0, "ready": 2, "limitedBy": None, "verdict": "complete"}}
-    assert action == Patch(REPLICASETS, KEY, "set", {"status": body}, "status")
+    assert action == Patch(REPLICASETS, KEY, "set", {"status": body}, "status", freshness=Freshness.MAY_BE_STALE)
 
 
 def test_when_all_is_said_nothing_is_written():

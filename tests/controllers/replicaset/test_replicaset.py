@@ -9,6 +9,7 @@ from mainstay.controllers.pods.slots import Vacant
 from mainstay.controllers.replicaset.controller import BURST, new_pod
 from mainstay.loop.conditions import Condition, Truth
 from mainstay.loop.decision import DONE, Create, Decision, Delete, Patch, WakeAt
+from mainstay.loop.freshness import Freshness
 from tests.controllers.objects import NOON, REPLICA_SETS, Object, a_pod, a_reference, a_set, a_view, at
 
 KEY = ObjectKey("default", "set")
@@ -77,8 +78,8 @@ def test_what_is_too_much_is_drained_by_uid_and_costs_least():
     # Neither of the ready ones is the last of its zone as long as the other is there; the older one is kept. The one
     # that is not ready goes only if it has not changed since.
     assert decision.actions == (
-        Delete(PODS, ObjectKey("default", "p1"), "p1", resource_version="2"),
-        Delete(PODS, ObjectKey("default", "p2"), "p2"),
+        Delete(PODS, ObjectKey("default", "p1"), "p1", resource_version="2", freshness=Freshness.FRESH_READ),
+        Delete(PODS, ObjectKey("default", "p2"), "p2", freshness=Freshness.FRESH_READ),
     )
 
 

@@ -9,6 +9,7 @@ from mainstay.controllers.service_account.controller import RootAuthorities, Ser
 from mainstay.env import tasks
 from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Create, Decision, Delete, Patch
+from mainstay.loop.freshness import Freshness
 from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.view import View
 from tests.controllers.garbage.owned import NAMESPACES_TOO, a_household
@@ -56,10 +57,12 @@ def test_a_namespace_gets_the_authorities_and_gets_them_back():
     assert roots([a_namespace()], authorities()) == Decision()
     changed = authorities({"ca.crt": "mine", "more": "x"})
     assert roots([a_namespace()], changed).actions == (
-        Patch(CONFIG_MAPS, place, "u1", {"data": {"ca.crt": PEM, "more": None}}),
+        Patch(CONFIG_MAPS, place, "u1", {"data": {"ca.crt": PEM, "more": None}}, freshness=Freshness.MAY_BE_STALE),
     )
     frozen = authorities({"ca.crt": "mine"}, immutable=True)
-    assert roots([a_namespace()], frozen).actions == (Delete(CONFIG_MAPS, place, "u1"),)
+    assert roots([a_namespace()], frozen).actions == (
+        Delete(CONFIG_MAPS, place, "u1", resource_version="1", freshness=Freshness.SEEN_VERSION),
+    )
     assert roots([a_namespace(deletionTimestamp="2026-01-01T00:00:00Z")]) == Decision()
     assert roots([]) == Decision()
 
