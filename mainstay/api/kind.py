@@ -47,6 +47,9 @@ class Subresource:
     kind: str = ""
 
 
+ANY_SUBRESOURCE = "*"
+"""As the name of a subresource: whatever is asked for."""
+
 STATUS = Subresource("status", ("get", "patch", "update"))
 SCALE = Subresource("scale", ("get", "patch", "update"), "autoscaling", "v1", "Scale")
 
@@ -138,6 +141,6 @@ class Kind:
 
     def subresource(self, name: str) -> Subresource | None:
         for each in self.subresources:  # With every write: a loop costs half of what a generator does.
-            if each.name == name:
+            if each.name == name or each.name == ANY_SUBRESOURCE:
                 return each
         return None

@@ -321,10 +321,10 @@ FIELDS: Final = (
         UnenforcedField(
             kind=AUTOSCALERS,
             path=f"spec.metrics[*].{name}",
-            text="the autoscaler does not read such metrics, and says so in ScalingActive: use Resource or "
-            "ContainerResource",
+            text="the autoscaler does not read such metrics, and says so in ScalingActive: use Resource, "
+            "ContainerResource or Pods",
         )
-        for name in ("pods", "object", "external")
+        for name in ("object", "external")
     ),
     # Services.
     _service(

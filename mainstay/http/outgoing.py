@@ -176,6 +176,10 @@ class Exchange(RawConnection):
             self._fail(f"the head of the answer is longer than {HEAD_BYTES_MAX} bytes")
 
     def eof_received(self) -> bool:
+        if self._head.done() and self._head.exception() is None:
+            headers = self._head.result().headers
+            if headers.get("content-length") is None and headers.get("transfer-encoding") is None:
+                self._is_complete = True  # Such a body ends with the connection.
         self._end("the connection was closed before the answer was complete")
         return False
 

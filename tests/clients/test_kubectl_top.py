@@ -1,5 +1,9 @@
 """kubectl's top, of a node that says what is used over TLS."""
 
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
 import pytest
 
 from tests.agent.serving_node import ServingNode
@@ -61,3 +65,28 @@ def test_what_is_used_can_be_got_like_anything_else(kubectl, node):
     metrics = kubectl.json("get", "podmetrics.metrics.k8s.io", "web")
     assert metrics["containers"] == [{"name": "c", "usage": {"cpu": "5000000n", "memory": "65536Ki"}}]
     assert (metrics["timestamp"], metrics["window"]) == ("2026-11-16T08:00:00Z", "10s")
+
+
+def test_metrics_that_a_pod_serves_itself(kubectl, node):
+    """A real HTTP server stands for the pod: the API server asks the agent over TLS, the agent asks the pod."""
+
+    class Metrics(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'# TYPE queue_length gauge\nqueue_length{queue="a"} 12.5\n')
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Metrics) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        node.add_pod("web")
+        port = f"prometheus.io/port={server.server_address[1]}"
+        kubectl("annotate", "pod", "web", "prometheus.io/scrape=true", port)
+        node.pods[kubectl.namespace, "web"] = kubectl.json("get", "pod", "web")
+
+        path = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{kubectl.namespace}/pods/*/queue_length"
+        found = json.loads(kubectl("get", "--raw", path))
+        server.shutdown()
+
+    assert [(each["describedObject"]["name"], each["value"]) for each in found["items"]] == [("web", "12500m")]

@@ -8,6 +8,7 @@ no TLS (a simulation, a test on one machine) neither shows one, and any client t
     GET /exec/NAMESPACE/POD/CONTAINER    a WebSocket, as sessions.py says; /attach likewise
     GET /portforward/NAMESPACE/POD       a WebSocket, as ports.py says
     GET /usage                           what is used, of all nodes of this process
+    GET /podmetrics/NAMESPACE            metrics that pods serve themselves, as pod_metrics.py says
     GET /healthz, /livez, /readyz        for any caller, and one check (/readyz/NAME) for API servers
 
 Each but the last says in its query which node is meant (`node`), because one process may be the agent of many, and
@@ -24,8 +25,9 @@ import msgspec
 
 from mainstay.agent.runner import Runner, Usage
 from mainstay.agent.serve import logs, ports, sessions
+from mainstay.agent.serve.pod_metrics import PODS_MAX, PodScraper
 from mainstay.agent.serve.pod_request import PodRequest
-from mainstay.api import times
+from mainstay.api import labels, times
 from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.api.kind import Object
 from mainstay.env import Env
@@ -68,6 +70,7 @@ class AgentServing:
         self._health.add("node", lambda: "" if self._nodes else "the agent is starting")
         self._is_open = is_open  # No client certificate is required.
         self._nodes: dict[str, tuple[Lookup, Runner]] = {}
+        self._scraper = PodScraper(env.clock)
         self._http: HttpServer | None = None
         self.port = 0
 
@@ -110,6 +113,8 @@ class AgentServing:
         _, part, *rest = request.path.split("/")
         if part == "usage" and not rest:
             return self._usage()
+        if part == "podmetrics" and len(rest) == 1:
+            return self._pod_metrics(request, rest[0])
         if part not in _PARTS or len(rest) != (2 if part == "portforward" else 3) or not all(rest):
             raise StatusError(404, StatusReason.NOT_FOUND, "page not found", {})
         return _PARTS[part](self._asked(request, *rest))
@@ -131,11 +136,7 @@ class AgentServing:
 
     def _asked(self, request: Request, namespace: str, name: str, container: str = "") -> PodRequest:
         query = parse_qs(request.query, keep_blank_values=True)
-        node = query.get("node", [next(iter(self._nodes))])[0]
-        if node not in self._nodes:
-            text = f'node "{node}" is not served by this agent'
-            raise StatusError(404, StatusReason.NOT_FOUND, text, {"name": node, "kind": "nodes"})
-        lookup, runner = self._nodes[node]
+        node, lookup, runner = self._find_node(query)
         pod = lookup.find(namespace, name)
         if pod is None:
             what = f'container "{container}" in pod "{name}" is waiting to start' if container else f'pod "{name}"'
@@ -144,6 +145,23 @@ class AgentServing:
             text = f'the agent of node "{node}" has another pod named "{name}" (other uid)'
             raise StatusError(409, StatusReason.CONFLICT, text, {"name": name, "kind": "pods"})
         return PodRequest(request, query, pod, container, runner, self._clock)
+
+    def _find_node(self, query: dict[str, list[str]]) -> tuple[str, Lookup, Runner]:
+        node = query.get("node", [next(iter(self._nodes))])[0]
+        if node not in self._nodes:
+            text = f'node "{node}" is not served by this agent'
+            raise StatusError(404, StatusReason.NOT_FOUND, text, {"name": node, "kind": "nodes"})
+        return node, *self._nodes[node]
+
+    async def _pod_metrics(self, request: Request, namespace: str) -> Response:
+        query = parse_qs(request.query, keep_blank_values=True)
+        names, metric = query.get("pod", []), query.get("metric", [""])[0]
+        if not metric or len(names) > PODS_MAX:
+            raise bad_request(f"name a metric, and at most {PODS_MAX} pods")
+        _, lookup, _ = self._find_node(query)
+        selector = labels.parse(query.get("selector", [""])[0])
+        pods = [pod for name in dict.fromkeys(names) if (pod := lookup.find(namespace, name)) is not None]
+        return Response(200, _encode({"pods": await self._scraper.scrape(pods, metric, selector)}))
 
     async def _usage(self) -> Response:
         # A runner may be that of many nodes, and is asked once.

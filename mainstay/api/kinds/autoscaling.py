@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from mainstay.api import kind_names
+from mainstay.api import kind_names, quantity
 from mainstay.api.errors import StatusCause, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.json_values import UNREADABLE
 from mainstay.api.kind import STATUS, Object
-from mainstay.api.kinds.checks import check_not_negative
+from mainstay.api.kinds.checks import check_not_negative, check_selector
 from mainstay.api.kinds.declare import builtin, child, fill, own_status
 
 _CPU_PERCENT_DEFAULT = 80
@@ -112,6 +112,8 @@ def _check_metric(metric: Object, path: str, causes: list[StatusCause]) -> None:
     if wanted in ("resource", "containerResource") and not source.get("name"):
         causes.append(required(f"{path}.{wanted}.name", "must specify a resource name"))
     target = source.get("target") or {}
+    if wanted == "pods":
+        _check_pods_metric(source, f"{path}.pods", causes)
     if not target.get("type"):
         causes.append(required(f"{path}.{wanted}.target.type", "must specify a metric target type"))
     elif target["type"] not in ("Utilization", "Value", "AverageValue"):
@@ -121,6 +123,19 @@ def _check_metric(metric: Object, path: str, causes: list[StatusCause]) -> None:
     if utilization is not None and utilization < 1:
         detail = "must be greater than 0"
         causes.append(invalid_value(f"{path}.{wanted}.target.averageUtilization", utilization, detail))
+
+
+def _check_pods_metric(source: Object, path: str, causes: list[StatusCause]) -> None:
+    metric = source.get("metric") or {}
+    if not metric.get("name"):
+        causes.append(required(f"{path}.metric.name", "must specify a metric name"))
+    elif "/" in metric["name"] or "%" in metric["name"] or metric["name"] in (".", ".."):
+        causes.append(invalid_value(f"{path}.metric.name", metric["name"], "must be usable as a path segment"))
+    if metric.get("selector"):
+        check_selector(metric["selector"], f"{path}.metric.selector", causes)
+    average = (source.get("target") or {}).get("averageValue")
+    if average is None or quantity.parse(average).nano <= 0:
+        causes.append(required(f"{path}.target.averageValue", "must specify a positive target averageValue"))
 
 
 def _check_rules(rules: Object, path: str, causes: list[StatusCause]) -> None:

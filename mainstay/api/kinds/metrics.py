@@ -1,12 +1,13 @@
-"""What nodes and pods use, as `kubectl top` and autoscalers read it: `metrics.k8s.io`.
+"""What nodes and pods use, as `kubectl top` and autoscalers read it (`metrics.k8s.io`), and what pods say of themselves
+(`custom.metrics.k8s.io`): there the name of a metric stands where others have a subresource.
 
-They are not part of `BUILTIN`, because no store holds them: the server asks the agents (server/node_proxy/usage.py).
+They are not part of `BUILTIN`, because no store holds them: the server asks the agents (server/node_proxy/).
 """
 
 from datetime import datetime
 from typing import Any
 
-from mainstay.api.kind import Column, Kind, Object
+from mainstay.api.kind import ANY_SUBRESOURCE, Column, Kind, Object, Subresource
 from mainstay.api.quantity import parse
 
 GROUP = "metrics.k8s.io"
@@ -40,5 +41,9 @@ POD_METRICS = Kind(
     group=GROUP, version="v1beta1", kind="PodMetrics", plural="pods", singular="", namespaced=True, verbs=_READ,
     has_generation=False, is_kept=False, columns=_COLUMNS, cells=_pod_cells,
 )  # fmt: skip
+POD_CUSTOM_METRICS = Kind(
+    group=f"custom.{GROUP}", version="v1beta2", kind="MetricValueList", plural="pods", singular="", namespaced=True,
+    verbs=(), subresources=(Subresource(ANY_SUBRESOURCE, ("get",)),), has_generation=False, is_kept=False,
+)  # fmt: skip
 
-KINDS = (NODE_METRICS, POD_METRICS)
+KINDS = (NODE_METRICS, POD_METRICS, POD_CUSTOM_METRICS)

@@ -129,7 +129,13 @@ def _find_selector_problem(known: AutoscalerInput, target: ScaleTarget) -> Condi
 
 def _justify(known: AutoscalerInput, target: ScaleTarget, pods: Sequence[Object]) -> _Justified:
     source = MetricSource(
-        moment(known.now_us), pods, known.samples, known.samples_problem, target.replicas, _get_tolerance(known)
+        moment(known.now_us),
+        pods,
+        known.samples,
+        known.samples_problem,
+        known.pod_metrics,
+        target.replicas,
+        _get_tolerance(known),
     )
     specs = known.spec.get("metrics") or ()
     proposals: list[ReplicaProposal] = []

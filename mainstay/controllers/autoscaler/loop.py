@@ -1,7 +1,8 @@
 """Looks at each HorizontalPodAutoscaler every `EVERY`, and scales its target through the subresource `scale`.
 
-A look reads everything from the server: the autoscaler, its target, the pods that the target selects, and what they use
-(`metrics.k8s.io`, which the API server asks of the agents). Then it decides (decide.py). The target may be of any kind
+A look reads everything from the server: the autoscaler, its target, the pods that the target selects, what they use
+(`metrics.k8s.io`, which the API server asks of the agents), and what they say of the metrics that the autoscaler names
+(`custom.metrics.k8s.io`, which the agents ask of the pods). Then it decides (decide.py). The target may be of any kind
 that has a scale, so there can be no cache of it.
 
 A scale is written only over the very version of the target that was read. The progress record is part of that version,
@@ -14,6 +15,9 @@ What is remembered between looks is lost with the leader; see `AutoscalerMemory`
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
 
 from mainstay.api import labels, times
 from mainstay.api.kind import Object
@@ -28,7 +32,7 @@ from mainstay.api.kind_names import (
     STATEFUL_SETS,
     ZONE_QUOTAS,
 )
-from mainstay.api.kinds.metrics import POD_METRICS
+from mainstay.api.kinds.metrics import POD_CUSTOM_METRICS, POD_METRICS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_state import is_leaving
 from mainstay.api.progress import FIELD
@@ -44,9 +48,11 @@ from mainstay.controllers.autoscaler.observation import (
     RESCALED,
     AutoscalerInput,
     AutoscalerMemory,
+    PodMetricValues,
     ScaleTarget,
     ScaleUnknown,
     UsageSample,
+    identify_metric,
 )
 from mainstay.controllers.autoscaler.scaling_rules import remember_step
 from mainstay.journal.record import ViewPart, micros
@@ -134,6 +140,7 @@ class Autoscaling(FreshReadLoop[ObjectKey]):
         known = replace(known, target=target)
         if target.selector and target.replicas:
             known = await self._with_samples(known, key.namespace, target.selector)
+            known = await self._with_pod_metrics(known, key.namespace, target.selector)
         limit = (target.progress or {}).get("limitedBy") or {}
         return await self._with_quotas(known, key.namespace) if limit.get("cause") == ZONE_QUOTA_EXCEEDED else known
 
@@ -169,6 +176,28 @@ class Autoscaling(FreshReadLoop[ObjectKey]):
         except ApiError as error:
             return replace(known, samples_problem=str(error))
         return replace(known, samples={each["metadata"]["name"]: _read_sample(each) for each in page.items})
+
+    async def _with_pod_metrics(self, known: AutoscalerInput, namespace: str, selector: str) -> AutoscalerInput:
+        found: dict[str, PodMetricValues] = {}
+        for metric in known.spec.get("metrics") or ():
+            if metric.get("type") == "Pods" and identify_metric(metric) not in found:
+                found[identify_metric(metric)] = await self._read_metric(metric["pods"]["metric"], namespace, selector)
+        return replace(known, pod_metrics=found) if found else known
+
+    async def _read_metric(self, metric: Object, namespace: str, selector: str) -> PodMetricValues:
+        name = quote(metric["name"], safe="")
+        path = f"/apis/{POD_CUSTOM_METRICS.group_version}/namespaces/{namespace}/pods/*/{name}"
+        query = {"labelSelector": selector}
+        if metric.get("selector"):
+            query["metricLabelSelector"] = str(labels.from_object(metric["selector"]))
+        try:
+            answer = await self._client.request("GET", path, query=query)
+        except (Fenced, Throttled):
+            raise
+        except ApiError as error:
+            return PodMetricValues(problem=str(error))
+        items = msgspec.json.decode(answer.body).get("items") or ()
+        return PodMetricValues({each["describedObject"]["name"]: parse(each["value"]).nano for each in items})
 
     async def _with_quotas(self, known: AutoscalerInput, namespace: str) -> AutoscalerInput:
         """What tells a quota that is exhausted from one whose change was not seen yet."""

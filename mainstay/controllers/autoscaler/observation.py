@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mainstay.api import labels
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
@@ -25,6 +26,16 @@ class UsageSample:
     window_us: int
     containers: dict[str, dict[str, int]]
     """By container and resource, in billionths."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodMetricValues:
+    """What pods say of one metric, as the custom metrics API says it."""
+
+    values: dict[str, int] = field(default_factory=dict)
+    """By pod, in billionths."""
+    problem: str = ""
+    """Why there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +111,8 @@ class AutoscalerInput:
     """By pod."""
     samples_problem: str = ""
     """Why there are none."""
+    pod_metrics: dict[str, PodMetricValues] = field(default_factory=dict)
+    """By the identity of a metric of type Pods (`identify_metric`)."""
     quota_revision: int = 0
     """Of the last change of a ZoneQuota in the namespace; 0: not asked for."""
     seen_quotas: dict[str, int] = field(default_factory=dict)
@@ -108,6 +121,13 @@ class AutoscalerInput:
     outcome: str = ""
     """Of the write to the scale: empty if there was none, `RESCALED`, or the error. Only the status and
     the Events depend on it."""
+
+
+def identify_metric(metric: Object) -> str:
+    """A metric of type Pods: its name, and the selector of its series."""
+    wanted = metric["pods"]["metric"]
+    selector = wanted.get("selector")
+    return f"{wanted['name']}{{{labels.from_object(selector)}}}" if selector else str(wanted["name"])
 
 
 def get_spec(known: AutoscalerInput, *path: str) -> Any:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.quantity import Quantity, parse
-from mainstay.controllers.autoscaler.observation import UsageSample
+from mainstay.controllers.autoscaler.observation import PodMetricValues, UsageSample, identify_metric
 from mainstay.journal.record import micros
 
 CPU_INITIALIZATION: Final = timedelta(minutes=5)
@@ -78,13 +78,14 @@ class MetricSource:
     samples: Mapping[str, UsageSample]
     problem: str
     """Why there are no samples."""
+    metrics: Mapping[str, PodMetricValues]
+    """Of type Pods, by their identity."""
     replicas: int
     """As the target asks for now."""
     tolerance: Tolerance
 
 
 _REFUSED: Final = {
-    "Pods": ("FailedGetPodsMetric", "pods"),
     "Object": ("FailedGetObjectMetric", "object"),
     "External": ("FailedGetExternalMetric", "external"),
 }
@@ -99,10 +100,12 @@ def propose(metric: Object, source: MetricSource) -> ReplicaProposal:
         case "ContainerResource":
             inner = metric["containerResource"]
             return _propose_resource(inner, str(inner.get("container") or ""), source)
-        case "Pods" | "Object" | "External":
+        case "Pods":
+            return _propose_pods(metric, source)
+        case "Object" | "External":
             reason, key = _REFUSED[kind]
             name = ((metric.get(key) or {}).get("metric") or {}).get("name") or "?"
-            text = f"metrics of type {kind} are not supported, so {name} is unknown: use Resource or ContainerResource"
+            text = f"metrics of type {kind} are not supported, so {name} is unknown: use Resource or Pods"
             raise MetricFailure(reason, text)
         case _:
             raise MetricFailure("InvalidMetricSourceType", f"unknown metric source type {kind}")
@@ -137,6 +140,30 @@ def _propose_resource(wanted: Object, container: str, source: MetricSource) -> R
     kind = "ContainerResource" if container else "Resource"
     inner: Object = {"name": resource, "current": current, **({"container": container} if container else {})}
     return ReplicaProposal(replicas, words, {"type": kind, kind[0].lower() + kind[1:]: inner})
+
+
+def _propose_pods(metric: Object, source: MetricSource) -> ReplicaProposal:
+    wanted = metric["pods"]
+    name = wanted["metric"]["name"]
+    found = source.metrics.get(identify_metric(metric)) or PodMetricValues()
+    try:
+        if not found.values:
+            raise ValueError(found.problem or "no pod serves it")
+        if not source.pods:
+            raise ValueError("the selector of the target finds no pods")
+        groups = _group("", found.values, source)
+        values = {pod: found.values[pod] for pod in groups.counted}
+        if not values:
+            raise ValueError("no running pod serves it")
+        goal = parse((wanted.get("target") or {}).get("averageValue") or "0").nano
+        if goal <= 0:
+            raise ValueError("averageValue is not set")
+        replicas = _count(groups, values, goal, dict.fromkeys((*groups.counted, *groups.missing), goal), source)
+    except ValueError as error:
+        raise MetricFailure("FailedGetPodsMetric", f"failed to get pods metric {name}: {error}") from None
+    average = sum(values.values()) // len(values) // _MILLI * _MILLI
+    inner: Object = {"metric": wanted["metric"], "current": {"averageValue": str(Quantity(average))}}
+    return ReplicaProposal(replicas, f"pods metric {name}", {"type": "Pods", "pods": inner})
 
 
 def _read_used(resource: str, container: str, source: MetricSource) -> dict[str, int]:

@@ -238,6 +238,7 @@ _CONTROLLER_ROLES: Final = {
         get,patch * */scale
         list core pods
         list metrics.k8s.io pods
+        get custom.metrics.k8s.io *
         list mainstay.dev componentstates zonequotas
     """,
     "node-health": """

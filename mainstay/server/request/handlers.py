@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from mainstay.api.kind import Kind
+from mainstay.api.kind import ANY_SUBRESOURCE, Kind
 from mainstay.api.kind_name import KindName
 from mainstay.http.messages import Answer, Request, Response
 from mainstay.server.auth.authorization import User
@@ -65,6 +65,8 @@ class HandlerTable:
     def find(self, target: RequestTarget) -> Handler | None:
         kind = target.kind
         handlers = self._own.get((kind.group, kind.plural, target.subresource))
+        if handlers is None and target.subresource:
+            handlers = self._own.get((kind.group, kind.plural, ANY_SUBRESOURCE))
         if handlers is None:
             handlers = self._shared.get(target.subresource)
         return None if handlers is None else handlers.get(target.verb)

@@ -42,6 +42,23 @@ def test_an_autoscaler_has_a_target_and_an_order_of_its_bounds(version):
     ]
 
 
+def test_a_metric_of_pods_has_a_name_and_a_positive_average():
+    def wrong_with(metric: Object, **target: str) -> list[str]:
+        pods = {"metric": metric, "target": {"type": "AverageValue", **target}}
+        spec = {"scaleTargetRef": {"kind": "Deployment", "name": "x"}, "maxReplicas": 3}
+        spec["metrics"] = [{"type": "Pods", "pods": pods}]
+        return wrong("autoscaling/v2", "HorizontalPodAutoscaler", {"spec": spec})
+
+    here = "spec.metrics[0].pods"
+    positive = f"{here}.target.averageValue: Required value: must specify a positive target averageValue"
+    assert wrong_with({"name": "queue"}, averageValue="500m") == []
+    assert wrong_with({"name": "queue"}) == wrong_with({"name": "queue"}, averageValue="0") == [positive]
+    assert wrong_with({}, averageValue="1") == [f"{here}.metric.name: Required value: must specify a metric name"]
+    assert wrong_with({"name": "a/b"}, averageValue="1") == [
+        f'{here}.metric.name: Invalid value: "a/b": must be usable as a path segment'
+    ]
+
+
 def test_an_autoscaler_is_the_same_after_it_was_looked_at_in_the_old_version():
     kept = stored(
         kind_of("autoscaling/v2", "HorizontalPodAutoscaler"),

@@ -11,6 +11,7 @@ from mainstay.controllers.autoscaler.observation import (
     RESCALED,
     AutoscalerInput,
     AutoscalerMemory,
+    PodMetricValues,
     Recommendation,
     ScaleStep,
     ScaleUnknown,
@@ -103,7 +104,7 @@ def test_with_an_unknown_metric_the_number_may_rise_and_not_fall():
     assert reasons(falling)["ScalingActive"] == "FailedGetPodsMetric"
 
 
-@pytest.mark.parametrize("kind", ["Pods", "Object", "External"])
+@pytest.mark.parametrize("kind", ["Object", "External"])
 def test_metrics_that_are_not_supported_are_named_in_the_condition_and_an_event(kind):
     metric = {"type": kind, kind.lower(): {"metric": {"name": "queue"}}}
     plan = decide(an_input(a_target(1), samples(50), metrics=[metric]), pods(1))
@@ -329,3 +330,61 @@ def test_a_refused_rescale_sets_the_condition_and_leaves_the_size():
     assert (status["desiredReplicas"], status["conditions"][0]["reason"]) == (2, "FailedUpdateScale")
     assert "lastScaleTime" not in status
     assert [each.reason for each in list_events(known, plan)] == ["FailedRescale"]
+
+
+# Metrics that pods serve.
+
+
+def queue(average: str, **metric: object) -> Object:
+    target = {"type": "AverageValue", "averageValue": average}
+    return {"type": "Pods", "pods": {"metric": {"name": "queue_length", **metric}, "target": target}}
+
+
+def queued(*lengths: int) -> dict[str, PodMetricValues]:
+    values = {f"web-{number}": length * 10**9 for number, length in enumerate(lengths)}
+    return {"queue_length": PodMetricValues(values)}
+
+
+QUIET = AutoscalerMemory((Recommendation(0, 1),))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "count", "wanted"),
+    [
+        ((10, 10), 2, 4),
+        ((5, 5), 2, None),
+        ((1, 1), 2, 1),
+        ((10,), 2, None),  # Of the other pod nothing is known: it counts as 0 when the number would rise.
+        ((1,), 2, None),  # And as the whole target when it would fall.
+        ((40,), 2, 4),  # 8 would do, and at most twice as many are asked for at once.
+    ],
+)
+def test_what_pods_say_sets_the_number_by_its_average(lengths, count, wanted):
+    known = an_input(
+        a_target(count), memory=QUIET, known={"pod_metrics": queued(*lengths)}, metrics=[queue("5")], maxReplicas=20
+    )
+    plan = decide(known, pods(count))
+    assert plan.replicas == wanted
+    assert plan.metrics is not None
+    average = sum(lengths) // len(lengths)
+    said = {"metric": {"name": "queue_length"}, "current": {"averageValue": str(average)}}
+    assert plan.metrics[0] == {"type": "Pods", "pods": said}
+
+
+def test_a_metric_that_no_pod_serves_fails_and_lowers_nothing():
+    metrics = [queue("5"), cpu(50)]
+    problem = {"pod_metrics": {"queue_length": PodMetricValues(problem="could not find the metric")}}
+    plan = decide(an_input(a_target(4), samples(5, 5, 5, 5), memory=QUIET, known=problem, metrics=metrics), pods(4))
+
+    assert plan.replicas is None
+    assert reasons(plan)["ScalingActive"] == "FailedGetPodsMetric"
+    assert [each.message for each in plan.events] == [
+        "failed to get pods metric queue_length: could not find the metric"
+    ]
+
+
+def test_a_selector_makes_it_another_metric():
+    selector = {"matchLabels": {"queue": "a"}}
+    known = {"pod_metrics": {"queue_length{queue=a}": queued(10, 10)["queue_length"]}}
+    metrics = [queue("5", selector=selector)]
+    assert decide(an_input(a_target(2), memory=QUIET, known=known, metrics=metrics), pods(2)).replicas == 4

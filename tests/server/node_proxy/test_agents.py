@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -343,3 +344,35 @@ async def test_one_agent_that_does_not_answer_does_not_hide_the_others(sim):
         assert [each["metadata"]["name"] for each in nodes["items"]] == ["node-1"]
         assert asyncio.get_running_loop().time() - began <= 2.5
         assert (await machine.client.ask("GET", f"{USAGE}/nodes/node-2")).status == 404
+
+
+def _say(text: str, request: Request) -> Response:
+    return Response(200, text.encode())
+
+
+async def test_metrics_that_pods_serve_are_asked_of_their_agents(sim):
+    async with a_machine(sim) as machine:
+        annotations = {"prometheus.io/scrape": "true", "prometheus.io/port": "8080"}
+        for name, length in (("web-1", 3), ("web-2", 0.5), ("other", 7)):
+            await machine.add_pod(name)
+            body = {"metadata": {"labels": {"app": name.partition("-")[0]}, "annotations": annotations}}
+            await machine.client.patch(f"{PODS}/{name}", body)
+            pod = await machine.client.get(f"{PODS}/{name}")
+            machine.pods["default", name] = pod | {"status": {"podIP": f"address-of-{name}"}}
+            text = f'queue_length{{queue="a"}} {length}\nqueue_length{{queue="b"}} 1\n'
+            with sim.network.host(f"address-of-{name}").active():
+                await HttpServer.start(partial(_say, text), "0.0.0.0", 8080)
+
+        group = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods"
+        both = await machine.client.get(f"{group}/*/queue_length?labelSelector=app%3Dweb")
+        one = await machine.client.get(f"{group}/web-2/queue_length?metricLabelSelector=queue%3Da")
+        none = await machine.client.ask("GET", f"{group}/*/no_such_metric")
+
+        values = [(each["describedObject"]["name"], each["value"]) for each in both["items"]]
+        assert (both["kind"], values) == ("MetricValueList", [("web-1", "4"), ("web-2", "1500m")])
+        assert [each["value"] for each in one["items"]] == ["500m"]
+        assert (none.status, none.body["message"]) == (
+            404,
+            "the server could not find the metric no_such_metric for pods",
+        )
+        assert (await machine.client.ask("GET", f"{group}/*")).status in (404, 405)

@@ -24,7 +24,12 @@ READS: Final = ("get", "list", "watch")
 WRITES: Final = ("create", "update", "patch", "delete", "deletecollection")
 BESIDE: Final = {
     # Its targets are of any kind: it writes their scale, and reads the metrics of their pods, which no store has.
-    "horizontal-pod-autoscaler": ["get *.*/scale", "list pods.metrics.k8s.io", "patch *.*/scale"],
+    "horizontal-pod-autoscaler": [
+        "get *.*/scale",
+        "get *.custom.metrics.k8s.io",
+        "list pods.metrics.k8s.io",
+        "patch *.*/scale",
+    ],
     "node-health": ["create events"],
     "repair": [
         "create componentstates.mainstay.dev",
