@@ -28,6 +28,7 @@ from mainstay.scenarios.half_said import SCENARIO as HALF_SAID
 from mainstay.scenarios.held_controller import SCENARIO as HELD_CONTROLLER
 from mainstay.scenarios.held_rollout import SCENARIO as HELD_ROLLOUT
 from mainstay.scenarios.job_of_the_same_name import SCENARIO as JOB_OF_THE_SAME_NAME
+from mainstay.scenarios.last_of_its_zone import SCENARIO as LAST_OF_ITS_ZONE
 from mainstay.scenarios.late_commits import SCENARIO as LATE_COMMITS
 from mainstay.scenarios.late_create import SCENARIO as LATE_CREATE
 from mainstay.scenarios.leaders_and_clocks import SCENARIO as LEADERS_AND_CLOCKS
@@ -129,6 +130,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         BAD_ROLLOUT,
         ROLLOUT_AND_EVIDENCE,
         ORDERED_ROLLBACK,
+        LAST_OF_ITS_ZONE,
         ALWAYS_REJECTED,
         FLOOD,
         ONE_ON_EACH_NODE,

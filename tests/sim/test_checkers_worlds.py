@@ -9,11 +9,13 @@ import pytest
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS, REPLICASETS
+from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.server.placement.ledger.ledger import Ledger, encode_ledger, ledger_key
 from mainstay.sim.checkers import Checker, Violated
 from mainstay.sim.checkers.bound_in_time import BoundInTime
 from mainstay.sim.checkers.bounded import BoundedAmplification
 from mainstay.sim.checkers.budgets import BudgetChecker
+from mainstay.sim.checkers.failure_domains import FailureDomains
 from mainstay.sim.checkers.job_counts import JobCounts
 from mainstay.sim.checkers.namespaces import Namespaces
 from mainstay.sim.checkers.observed_generations import ObservedGenerations
@@ -264,6 +266,90 @@ async def test_what_users_or_accidents_remove_is_no_rollout():
     past.put("Pod", a_pod("old-a", "old", is_ready=True, leaves=True), at=10)
     past.put("Deployment", an_app("app", 0), at=20)
     told_to_go(past, "old-b", 21)
+    await past.end()
+
+
+# Failure domains
+
+
+def over_zones(replicas: int, **pods: bool) -> Past:
+    """An old set and a new one. The name of a pod tells its set, its zone and a number; whether it is ready."""
+    past = Past(FailureDomains())
+    for zone in "abc":
+        metadata = {"name": f"node-{zone}", "uid": zone, "labels": {ZONE_LABEL: zone}}
+        past.put("Node", {"metadata": metadata})
+    past.put("Deployment", an_app("app", replicas))
+    for name, revision in (("old", 1), ("new", 2)):
+        number = sum(each.startswith(name) for each in pods)
+        past.put("ReplicaSet", numbered(a_set(name, number, "app"), revision))
+    for name, is_ready in pods.items():
+        past.put("Pod", a_pod(name, name[:3], is_ready=is_ready, node=f"node-{name[4]}"))
+    return past
+
+
+def numbered(replica_set: Object, revision: int) -> Object:
+    annotations = {"deployment.kubernetes.io/revision": str(revision)}
+    return {**replica_set, "metadata": {**replica_set["metadata"], "annotations": annotations}}
+
+
+def shrink_old_set(past: Past, replicas: int, at: float = 200) -> None:
+    request = past.ask("PATCH", "/apis/apps/v1/namespaces/default/replicasets/old", decision="deployment-1")
+    past.put("ReplicaSet", numbered(a_set("old", replicas, "app"), 1), at=at, by=request)
+
+
+def take(past: Past, name: str, at: float = 201) -> None:
+    request = past.ask("DELETE", f"/api/v1/namespaces/default/pods/{name}", decision="replicaset-1")
+    past.put("Pod", a_pod(name, name[:3], is_ready=True, leaves=True, node=f"node-{name[4]}"), at=at, by=request)
+
+
+def test_the_last_ready_pod_of_a_zone_does_not_go_while_new_pods_are_still_to_become_ready():
+    past = over_zones(3, old_a=True, old_b=True, old_c=True, new_a=True, new_b=False)
+    shrink_old_set(past, 1)
+    take(past, "old_a")
+    with pytest.raises(Violated, match=r"old_c, the last ready pod of .*/old in zone 'c', was deleted for a rollout"):
+        take(past, "old_c")
+
+
+async def test_it_goes_when_waiting_cannot_help_any_more():
+    past = over_zones(3, old_a=True, old_b=True, old_c=True, new_a=True)
+    shrink_old_set(past, 2)
+    take(past, "old_a")
+    shrink_old_set(past, 1, at=300)
+    take(past, "old_b", at=301)
+    await past.end()
+
+
+async def test_it_goes_when_a_user_asks_for_fewer_pods_than_zones():
+    past = over_zones(3, old_a=True, old_b=True, old_c=True, new_a=False)
+    past.put("Deployment", an_app("app", 1), at=199)
+    shrink_old_set(past, 1)
+    take(past, "old_b")
+    take(past, "old_c")
+    await past.end()
+
+
+@pytest.mark.parametrize("spare", ["old_b_2", "old_c_2"])
+def test_as_long_as_another_pod_could_go_the_last_of_a_zone_does_not(spare: str):
+    past = over_zones(3, old_a=True, old_b=True, old_c=True, **{spare: True})
+    shrink_old_set(past, 3)
+    with pytest.raises(Violated, match=r"old_a, .* in zone 'a', was deleted: 1 had to go, and 1 others could"):
+        take(past, "old_a")
+
+
+async def test_pods_that_a_decision_takes_together_may_go_in_any_order():
+    past = over_zones(3, old_a=True, old_b=True, old_c=True, old_c_2=True)
+    shrink_old_set(past, 2)
+    for name in ("old_a", "old_c"):
+        take(past, name)
+    await past.end()
+
+
+async def test_what_changed_lately_may_be_unknown_to_who_decides():
+    past = over_zones(3, old_a=True, old_b=True, old_c=True, old_c_2=True)
+    past.put("Pod", a_pod("old_a_2", "old", is_ready=True, node="node-a"), at=150)
+    past.put("Pod", a_pod("old_a_2", "old", node="node-a"), at=160)
+    shrink_old_set(past, 3)
+    take(past, "old_a")
     await past.end()
 
 

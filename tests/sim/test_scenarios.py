@@ -265,6 +265,9 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("ordered-rollback", catalogue.waits_for_the_broken_pod_to_become_ready, "ordered rollback: "),
     ("ordered-rollback", catalogue.goes_on_over_what_is_broken, "all but one: "),
     ("ordered-rollback", catalogue.takes_the_answer_to_a_delete_for_its_revision, "all but one: "),
+    # T1: recovery capacity, by failure domain
+    ("last-of-its-zone", workloads.takes_the_last_of_a_zone_for_a_rollout, "failure domains: "),
+    ("last-of-its-zone", workloads.chooses_pods_without_regard_to_zones, "failure domains: "),
     # 21: pods that are rejected whatever one does
     ("always-rejected", workloads.replaces_whatever_has_failed_at_once, "not too often: "),
     ("one-on-each-node", catalogue.takes_a_list_of_nodes_that_has_not_come_for_an_empty_one, "one on each node: "),

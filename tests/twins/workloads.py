@@ -1,11 +1,13 @@
 """Bugs in what keeps workloads as they are wanted, and in how controllers take turns and try again."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from mainstay.api.kind import Object
 from mainstay.api.node_health import HealthState
 from mainstay.api.retry_shape import RetryShape
 from mainstay.controllers.deployment import controller
@@ -13,7 +15,7 @@ from mainstay.controllers.deployment.controller import Rollout, RolloutStep, rea
 from mainstay.controllers.node_health import decide
 from mainstay.controllers.replicaset import replacement
 from mainstay.controllers.replicaset.controller import ReplicaSets
-from mainstay.loop import controller_loop
+from mainstay.loop import controller_loop, deletion_order
 from mainstay.loop.queue import items as outcomes
 from mainstay.loop.view import View
 from tests.twins import queue
@@ -32,6 +34,20 @@ def waits_until_the_template_before_has_come_up(patch: pytest.MonkeyPatch) -> No
         return honest(rollout, view)
 
     patch.setattr(controller, "rolled", rolled)
+
+
+def takes_the_last_of_a_zone_for_a_rollout(patch: pytest.MonkeyPatch) -> None:
+    """Or for a rollback: it counts pods, wherever they are."""
+    patch.setattr(controller, "_with_spares", lambda rollout, sizes, view: list(sizes))
+
+
+def chooses_pods_without_regard_to_zones(patch: pytest.MonkeyPatch) -> None:
+    honest = deletion_order.chosen
+
+    def chosen(pods: Sequence[Object], count: int, **known: Any) -> list[Object]:
+        return honest(pods, count, **{**known, "zones": {}})
+
+    patch.setattr(deletion_order, "chosen", chosen)
 
 
 # Replacing

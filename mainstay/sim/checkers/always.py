@@ -11,6 +11,7 @@ from mainstay.sim.checkers.autoscaled import AutoscaledWithinProgress
 from mainstay.sim.checkers.bounded import BoundedAmplification
 from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.checkers.component_rights import ComponentRights
+from mainstay.sim.checkers.failure_domains import FailureDomains
 from mainstay.sim.checkers.observed_generations import ObservedGenerations
 from mainstay.sim.checkers.one_acting_leader import OneActingLeader
 from mainstay.sim.checkers.recovery import Recovery
@@ -30,6 +31,7 @@ def always() -> list[Checker]:
         BoundedAmplification(),
         AutoscaledWithinProgress(),
         Recovery(),
+        FailureDomains(),
         ObservedGenerations(()),
         ComponentRights(),
     ]

@@ -67,7 +67,7 @@ class Recovery:
                 self._pod(event)
             elif event.key.startswith(_SETS) and event.value is not None:
                 obj = decode_commit(event.value)
-                self._app_of[obj["metadata"]["uid"]] = _read_owner(obj)
+                self._app_of[obj["metadata"]["uid"]] = read_owner(obj)
             elif event.key.startswith(_APPS):
                 self._app(event)
 
@@ -85,7 +85,7 @@ class Recovery:
     def _pod(self, event: RevisionCommitted) -> None:
         now, before = decode_current(event.value), decode_current(event.previous)
         shown = now or before or {}
-        uid, owner = shown["metadata"]["uid"], _read_owner(shown)
+        uid, owner = shown["metadata"]["uid"], read_owner(shown)
         if owner not in self._app_of:
             self._pods.pop(uid, None)  # Its owner has released it.
             return
@@ -135,7 +135,7 @@ def _needed_by(app: Object) -> int:
     return max(wanted - unavailable, min(wanted, 1))
 
 
-def _read_owner(obj: Object) -> str:
+def read_owner(obj: Object) -> str:
     references = (obj.get("metadata") or {}).get("ownerReferences") or ()
     return next((str(each["uid"]) for each in references if each.get("controller")), "")
 
