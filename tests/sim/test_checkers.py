@@ -274,6 +274,12 @@ async def test_a_repeated_operation_is_answered_with_what_happened_the_first_tim
     )
 
 
+async def test_another_program_that_wants_the_same_is_answered_with_what_happened_the_first_time():
+    first, second = asks(1, "POST", who="alice", op="one"), asks(2, "POST", who="bob", op="one")
+
+    await check(AcknowledgedWrites(), [first, put(2, "a", by=1), second, answer(2, 201, 2)], a=2)
+
+
 @pytest.mark.parametrize(
     ("events", "message"),
     [
