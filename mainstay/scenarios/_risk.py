@@ -4,26 +4,18 @@ Its pods are spread over the zones, at most three more in one than in another. I
 room, because a batch of the same tenant uses it up. So of eight replicas two wait: zones a and b are refused by the
 spreading, and zone-c by the quota.
 
-`Autoscaler` stands in for the real one (controllers/autoscaler/): a controller of its own, in a process of its own,
-that adds replicas when too few are ready for too long. The text's timeline depends on that rule, which the real one
-does not have.
+It has a HorizontalPodAutoscaler: half of the core that a pod requests is what it should use.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import DEPLOYMENTS, NAMESPACES, ZONE_QUOTAS
-from mainstay.api.object_key import ObjectKey
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.call import WriteOptions
 from mainstay.client.client import Client
-from mainstay.loop.controller import Controller
-from mainstay.loop.decision import Decision, Patch, WakeAt
-from mainstay.loop.freshness import Freshness
-from mainstay.loop.view import View
+from mainstay.scenarios._held_watch import HeldWatch
 from mainstay.sim.cluster.world import World
 
 TENANT: Final = "risk"
@@ -31,7 +23,6 @@ NAME: Final = "risk-api"
 BATCH: Final = "risk-batch"
 QUOTA: Final = "risk-zone-c"
 SCHEDULER: Final = "scheduler-1"
-AUTOSCALER: Final = "autoscaler"
 QUOTA_CONTROLLER: Final = "quota-controller"
 ZONES: Final[Mapping[str, str]] = {
     "node-a1": "zone-a",
@@ -41,42 +32,15 @@ ZONES: Final[Mapping[str, str]] = {
     "node-c11": "zone-c",
     "node-c12": "zone-c",
 }
+BATCH_PODS: Final = 2
 READY_AT_FIRST: Final = 6
 WANTED: Final = 8
+MOST: Final = 10
+PERCENT: Final = 50
+CORE: Final = 10**9
+PER_POD: Final = CORE * PERCENT // 100
+"""What a pod should use, in billionths of a core."""
 _QUOTAS_PREFIX: Final = "mainstay.dev/zonequotas/"
-
-
-@dataclass(frozen=True, slots=True)
-class Since:
-    at: datetime
-
-
-class Autoscaler(Controller):
-    """Adds two replicas when some have not been ready for a while. Knows nothing of quotas."""
-
-    name = AUTOSCALER
-    kind = DEPLOYMENTS
-    writes = (DEPLOYMENTS,)
-
-    patience = timedelta(seconds=6)
-    replicas_max = 10
-
-    def decide(self, view: View, key: ObjectKey, memory: Since | None) -> Decision:
-        found = view.get(DEPLOYMENTS, key)
-        if found is None or key.name != NAME:
-            return Decision()
-        wanted = found["spec"]["replicas"]
-        ready = (found.get("status") or {}).get("readyReplicas") or 0
-        if ready >= wanted or wanted >= self.replicas_max:
-            return Decision()
-        since = memory or Since(view.now)
-        if view.now < since.at + self.patience:
-            return Decision(result=WakeAt(since.at + self.patience, "LowReadyReplicas"), memory=since)
-        more = min(wanted + 2, self.replicas_max)
-        patch = Patch(
-            DEPLOYMENTS, key, found["metadata"]["uid"], {"spec": {"replicas": more}}, freshness=Freshness.MAY_BE_STALE
-        )
-        return Decision((patch,), reasons=(f"LowReadyReplicas: {ready} of {wanted} are ready",))
 
 
 def risk_api(replicas: int) -> Object:
@@ -89,9 +53,22 @@ def risk_api(replicas: int) -> Object:
     return _workload(NAME, replicas, {"topologySpreadConstraints": [spread]})
 
 
+def risk_autoscaler() -> Object:
+    target = {"type": "Utilization", "averageUtilization": PERCENT}
+    return {
+        "metadata": {"name": NAME, "namespace": TENANT},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME},
+            "minReplicas": READY_AT_FIRST,
+            "maxReplicas": MOST,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+        },
+    }
+
+
 def risk_batch() -> Object:
     """Uses up what the quota of zone-c leaves."""
-    return _workload(BATCH, 2, {"nodeSelector": {ZONE_LABEL: "zone-c"}})
+    return _workload(BATCH, BATCH_PODS, {"nodeSelector": {ZONE_LABEL: "zone-c"}})
 
 
 def _workload(name: str, replicas: int, more: Mapping[str, Any]) -> Object:
@@ -125,19 +102,6 @@ async def free_capacity(client: Client, cpu: str = "4") -> Object:
     return await client.patch(ZONE_QUOTAS, QUOTA, TENANT, {"spec": {"hard": {"cpu": cpu}}}, write=write)
 
 
-def hold_quota_watch(world: World) -> int:
-    """From now on the scheduler hears nothing of quotas, until `release_quota_watch`. Says how many watches it held."""
-    held = 0
-    for gate in world.gates.values():
-        for tap in gate.taps.values():
-            if tap.who == SCHEDULER and tap.prefix == _QUOTAS_PREFIX:
-                tap.hold()
-                held += 1
-    return held
-
-
-def release_quota_watch(world: World) -> None:
-    for gate in world.gates.values():
-        for tap in list(gate.taps.values()):
-            if tap.who == SCHEDULER and tap.prefix == _QUOTAS_PREFIX:
-                tap.release()
+def build_quota_watch(world: World) -> HeldWatch:
+    """To let the scheduler hear nothing of quotas for a while."""
+    return HeldWatch(world, SCHEDULER, _QUOTAS_PREFIX)

@@ -27,6 +27,7 @@ from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.scenarios._agents import CALM, SILENCE
+from mainstay.scenarios._held_watch import HeldWatch
 from mainstay.scenarios._stages import LEASE, NAMESPACE, UserStage
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.server.auth import identities
@@ -71,6 +72,7 @@ class AutoscalerAndLag(UserStage):
         self.load = CORE
         """What all containers of the workload have to do together, in billionths of a core."""
         self.blocks: dict[str, None] = {}
+        self._pod_watch = HeldWatch(world, SCHEDULER, _PODS_PREFIX)
         self._told: dict[str, deque[tuple[int, int]]] = {name: deque() for name in ZONES}
         """By node: when its agent was asked, and what its containers used."""
         self._asked: dict[int, None] = {}
@@ -159,7 +161,7 @@ class AutoscalerAndLag(UserStage):
             case _:
                 self.load = LOADS[self.choose("load", len(LOADS))]
         if "scheduler" in self.blocks:
-            hold_pod_watch(self.world)  # Also one that was opened again.
+            self._pod_watch.hold()  # Also one that was opened again.
 
     async def _switch(self, client: Client, block: str) -> None:
         """Begin to block in this way, or end it."""
@@ -167,7 +169,7 @@ class AutoscalerAndLag(UserStage):
             await self._unblock(client, block)
             return
         if block == "scheduler":
-            hold_pod_watch(self.world)
+            self._pod_watch.hold()
         elif block == "quota":
             pods = len((await self.world.store.range(_PODS_PREFIX)).entries)
             spec = {"hard": {"pods": str(max(pods, LEAST))}}
@@ -178,7 +180,7 @@ class AutoscalerAndLag(UserStage):
 
     async def _unblock(self, client: Client, block: str) -> None:
         if block == "scheduler":
-            release_pod_watch(self.world)
+            self._pod_watch.release()
         elif block == "quota":
             await client.delete(RESOURCE_QUOTAS, QUOTA, NAMESPACE)
         else:
@@ -188,7 +190,7 @@ class AutoscalerAndLag(UserStage):
     async def finish(self) -> None:
         await super().finish()
         self.load = LOAD_AT_END
-        release_pod_watch(self.world)
+        self._pod_watch.release()
         async with self.world.client_for("user", self.world.sim.env("heal")) as client:
             for block in list(self.blocks):
                 await self._unblock(client, block)
@@ -224,21 +226,6 @@ class AutoscalerAndLag(UserStage):
                 recorder=self.world.recorder,
             )
             await component.run()
-
-
-def hold_pod_watch(world: World) -> None:
-    """From now on the scheduler hears nothing of pods, until `release_pod_watch`."""
-    for gate in world.gates.values():
-        for tap in gate.taps.values():
-            if tap.who == SCHEDULER and tap.prefix == _PODS_PREFIX:
-                tap.hold()
-
-
-def release_pod_watch(world: World) -> None:
-    for gate in world.gates.values():
-        for tap in list(gate.taps.values()):
-            if tap.who == SCHEDULER and tap.prefix == _PODS_PREFIX:
-                tap.release()
 
 
 def a_workload() -> Object:

@@ -1,8 +1,9 @@
 """A reservation is committed, and its response is lost: the leader crashes, and the next one has not seen it either.
 
-A controller reserves room for each replica of a workload. The answer to its first reservation is lost, it is restarted,
-watches of reservations are late, and it tries again. The second attempt must meet the first: `res-a` is used again, and
-`res-b` never exists. (SPEC T7, seed 82219.)
+A controller reserves room for each replica of a workload. (None of Mainstay's own does: this one is a user's, on the
+real loop with elected leaders.) The answer to its first reservation is lost, it is restarted, watches of reservations
+are late, and it tries again. The second attempt must meet the first: `res-a` is used again, and `res-b` never exists.
+(SPEC T7, seed 82219.)
 """
 
 from datetime import timedelta
@@ -22,6 +23,7 @@ from mainstay.loop.decision import Create, Decision
 from mainstay.loop.view import View
 from mainstay.scenarios._schedulers import add_node
 from mainstay.scenarios._stages import NAMESPACE, SILENCE, UserStage
+from mainstay.scenarios.narrations.duplicate_reservation import NARRATION
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import CapacityChecker
@@ -128,4 +130,5 @@ SCENARIO: Final = Scenario(
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-after"),
     silence=SILENCE,
     ids=("T7",),
+    narration=NARRATION,
 )

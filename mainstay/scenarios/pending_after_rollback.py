@@ -1,9 +1,13 @@
 """Two replicas of `risk-api` stay pending after a rollback, and the debug view must name the cause. (SPEC O5, O8)
 
-A placement policy was rolled out and rolled back; a reservation was left over, and repaired. Then more replicas are
-wanted than one zone's quota allows. The quota controller frees capacity, and the scheduler does not hear of it: its
-watch of quotas is late. What the scheduler says is *quota*, what the autoscaler sees is *low readiness*, and the truth
-is that the scheduler's cache is old.
+A placement policy was rolled out and rolled back; a reservation was left over, and repaired. Then the load rises, and
+the autoscaler asks for more replicas than one zone's quota allows. The load rises on: the autoscaler asks for no more
+while those that it has asked for are kept back, and says why. The quota is raised, and the scheduler does not hear of
+it: its watch of quotas is late. What the scheduler says is *quota*; the truth is that its cache is old.
+
+All components are the real ones: autoscaler, Deployment, ReplicaSet and progress controllers, node health, repair,
+scheduler, agents that tell what containers use, and the quotas of the servers. Only who raises the quota is none of
+Mainstay's: it has no controller for that, so the user does it under the name of the text's quota controller.
 
 The stage knows that truth, because it can look into the scheduler. While there are replicas that a quota has stopped,
 the view that is made from the journal alone must say the same: a stale cache as long as it is one, and not a moment
@@ -12,19 +16,20 @@ longer. In the end all replicas run, and the view has nothing to say.
 
 from contextlib import suppress
 from datetime import timedelta
-from functools import partial
 from typing import Final
 
 import msgspec
 
 from mainstay.agent.fleet import PretendSettings
+from mainstay.agent.runner import ContainerId, ContainerUsage, Running
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import DEPLOYMENTS, PLACEMENT_POLICIES, PODS, RESERVATIONS, ZONE_QUOTAS
+from mainstay.api.kind_names import AUTOSCALERS, DEPLOYMENTS, PLACEMENT_POLICIES, PODS, RESERVATIONS, ZONE_QUOTAS
 from mainstay.api.reservations import reservation_name
 from mainstay.api.times import format_time
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
+from mainstay.controllers.autoscaler.loop import LOOP as AUTOSCALER
 from mainstay.controllers.component import Controllers
 from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
 from mainstay.controllers.registry import CONTROLLERS
@@ -35,12 +40,13 @@ from mainstay.explain.debug.view import DebugFinding, DebugView
 from mainstay.explain.moment import Moment
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.journal.memory_journal import MemoryJournal
-from mainstay.loop.component import Component, ComponentSettings
+from mainstay.loop.component import ComponentSettings
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.registry import REGISTRY
 from mainstay.scenarios import _risk
 from mainstay.scenarios._agents import CALM, SILENCE
 from mainstay.scenarios._stages import LEASE, USER, UserStage
+from mainstay.scenarios.narrations.pending_after_rollback import NARRATION
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.server.auth import identities
 from mainstay.sim.checkers import Violated
@@ -49,12 +55,16 @@ from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
+PROGRAM: Final = "controllers-1"
 POLICY: Final = "risk-placement"
 SCOPE: Final = {"tenant": _risk.TENANT}
 VERSIONS: Final = ("v4", "v5", "v4")
 """The last is the rollback."""
-LATE: Final = 8
-"""For how many turns the scheduler hears nothing of quotas, at most."""
+TURNS_MAX: Final = 28
+"""After so many turns the scheduler hears of quotas again, whatever has happened."""
+QUOTA_LIMIT: Final = "LimitedByQuota"
+LAG: Final = "ControlPlaneLag"
+"""The autoscaler's words (controllers/autoscaler/limits.py)."""
 SETTLED: Final = timedelta(seconds=1)
 """How long everybody has to hear of a commit, before the view is held to it."""
 _DAY: Final = timedelta(days=1)
@@ -64,7 +74,7 @@ _decode = msgspec.json.Decoder(Object).decode
 
 
 class PendingAfterRollback(UserStage):
-    turn_every = timedelta(seconds=1)
+    turn_every = timedelta(seconds=2)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -77,12 +87,27 @@ class PendingAfterRollback(UserStage):
         """The revision at which the quota was raised."""
         self._has_added = False
         self._released = False
+        self._quota_watch = _risk.build_quota_watch(world)
+        self.load = _risk.READY_AT_FIRST * _risk.PER_POD
+        """What all replicas have to do together, in billionths of a core."""
         for name, zone in _risk.ZONES.items():
-            world.add_node(name, PretendSettings(labels={ZONE_LABEL: zone}, capacity=_CAPACITY, lease=_LEASE))
+            settings = PretendSettings(labels={ZONE_LABEL: zone}, capacity=_CAPACITY, lease=_LEASE)
+            world.add_node(name, settings, serves=True)
+            world.machines[name].load = self._find_usage
         world.add_program(_risk.SCHEDULER, self._schedule, user=identities.SCHEDULER)
-        world.add_program("controllers-1", self._look_after, user=identities.CONTROLLERS)
-        world.add_program(_risk.AUTOSCALER, self._scale)
-        self._expected += 2
+        world.add_program(PROGRAM, self._look_after, user=identities.CONTROLLERS)
+        world.know(_risk.QUOTA_CONTROLLER)
+        self._expected += 1
+
+    def _find_usage(self, container: ContainerId) -> ContainerUsage:
+        """The containers that run share the load. (Those of the batch have the same share, which nothing looks at.)"""
+        running = sum(
+            isinstance(state, Running)
+            for machine in self.world.machines.values()
+            for uid in machine.containers.pods()
+            for state in machine.containers.instances(uid).values()
+        )
+        return ContainerUsage(min(_risk.CORE, self.load // max(running - _risk.BATCH_PODS, 1)), 1024**2)
 
     # Before.
 
@@ -98,9 +123,10 @@ class PendingAfterRollback(UserStage):
             before = version
             await tasks.sleep(timedelta(seconds=1))
         await _risk.set_up(client)
-        await self._ready_pods(client, 2)
+        await self._ready_pods(client, _risk.BATCH_PODS)
         await client.create(DEPLOYMENTS, _risk.risk_api(_risk.READY_AT_FIRST))
-        await self._ready_pods(client, 2 + _risk.READY_AT_FIRST)
+        await self._ready_pods(client, _risk.BATCH_PODS + _risk.READY_AT_FIRST)
+        await client.create(AUTOSCALERS, _risk.risk_autoscaler())
         await self._leak_reservation(client)
 
     async def _ready_pods(self, client: Client, count: int) -> None:
@@ -132,26 +158,42 @@ class PendingAfterRollback(UserStage):
     async def turn(self, client: Client) -> None:
         self._turns += 1
         if not self._released:
-            _risk.hold_quota_watch(self.world)  # Also one that was opened again.
+            self._quota_watch.hold()  # Also one that was opened again.
         if self._turns == 1:
-            await client.patch(DEPLOYMENTS, _risk.NAME, _risk.TENANT, {"spec": {"replicas": _risk.WANTED}})
+            self.load = _risk.WANTED * _risk.PER_POD
         elif not self._freed:
-            if len(await self._stopped()) >= 2 and self.choose("free", 3) == 0:
-                self._freed = int((await _risk.free_capacity(client))["metadata"]["resourceVersion"])
-        elif not self._has_added:
+            if len(await self._stopped()) >= _risk.WANTED - _risk.READY_AT_FIRST:
+                self.load = _risk.MOST * _risk.PER_POD  # Users go on coming.
+                if await self._read_limit() == QUOTA_LIMIT or self.choose("free", 8) == 7:
+                    await self._free()
+        elif not self._has_added and self.choose("add", 3) == 2:
             # A user adds emergency capacity, which is decided about on the old picture, too.
             self._has_added = True
-            await client.patch(DEPLOYMENTS, _risk.NAME, _risk.TENANT, {"spec": {"replicas": _risk.WANTED + 1}})
-        elif not self._released and (self.choose("release", LATE) == 0 or self._turns > 4 * LATE):
-            self._released = True
-            _risk.release_quota_watch(self.world)
+            await client.patch(AUTOSCALERS, _risk.NAME, _risk.TENANT, {"spec": {"minReplicas": _risk.WANTED + 1}})
+        elif not self._released:
+            is_known = await self._read_limit() == LAG
+            if is_known or self.choose("release", 12) == 11 or self._turns > TURNS_MAX:
+                self._released = True
+                self._quota_watch.release()
         await tasks.sleep(SETTLED)
         await self._compare()
+
+    async def _free(self) -> None:
+        """As the text's quota controller."""
+        name = _risk.QUOTA_CONTROLLER
+        async with self.world.client_for(name, self.world.sim.env(name)) as client:
+            self._freed = int((await _risk.free_capacity(client))["metadata"]["resourceVersion"])
+
+    async def _read_limit(self) -> str:
+        """Why the autoscaler asks for no more, by its own word; empty if it says nothing of that."""
+        entry = await self.world.store.get(f"autoscaling/horizontalpodautoscalers/{_risk.TENANT}/{_risk.NAME}")
+        said = None if entry is None else pod_state.find_condition(_decode(entry.value), "ScalingLimited")
+        return str(said.get("reason")) if said is not None and said["status"] == "True" else ""
 
     async def finish(self) -> None:
         await super().finish()
         self._released = True
-        _risk.release_quota_watch(self.world)
+        self._quota_watch.release()
 
     async def _compare(self) -> None:
         """What the view says against what is so. Nothing is awaited between looking at the two."""
@@ -187,6 +229,8 @@ class PendingAfterRollback(UserStage):
             problem = f"the rollback is not reported as observed: {view.rollbacks}"
         elif view.repair is None or view.repair.status != "True":
             problem = f"repair is done, but the view says {view.repair}"
+        elif [each.name for each in view.autoscalers if each.message] != [_risk.NAME]:
+            problem = f"the autoscaler has a reason, but the view says {view.autoscalers}"
         if problem:
             raise Violated(CHECK, problem)
 
@@ -219,31 +263,16 @@ class PendingAfterRollback(UserStage):
             await self.scheduler.run()
 
     async def _look_after(self, env: Env) -> None:
-        await self._component("controllers-1", env, partial(Controllers, loops=(NODE_HEALTH, REPAIR)))
-
-    async def _scale(self, env: Env) -> None:
-        await self._component(_risk.AUTOSCALER, env, None)
-
-    async def _component(self, name: str, env: Env, make: "partial[Controllers] | None") -> None:
-        async with self.world.client_for(name, env) as client:
-            settings = ComponentSettings(lease=LEASE)
-            recorder = self.world.recorder
-            if make is not None:
-                component: Component = make(
-                    client, env, instance=name, controllers=CONTROLLERS, settings=settings, recorder=recorder
-                )
-            else:
-                component = Component(
-                    name,
-                    [_risk.Autoscaler()],
-                    client,
-                    env,
-                    instance=name,
-                    elected=False,
-                    settings=settings,
-                    recorder=recorder,
-                )
-            self.components[name] = component
+        async with self.world.client_for(PROGRAM, env) as client:
+            component = self.components[PROGRAM] = Controllers(
+                client,
+                env,
+                instance=PROGRAM,
+                controllers=CONTROLLERS,
+                loops=(NODE_HEALTH, REPAIR, AUTOSCALER),
+                settings=ComponentSettings(lease=LEASE),
+                recorder=self.world.recorder,
+            )
             await component.run()
 
 
@@ -256,8 +285,9 @@ SCENARIO: Final = Scenario(
     make=PendingAfterRollback,
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites()],
     faults=("watch-repeat", "watch-disconnect", "latency", "request-lost", "answer-lost"),
-    lasts=timedelta(seconds=40),
+    lasts=timedelta(seconds=80),
     calm=CALM,
     silence=SILENCE,
-    ids=("O8",),
+    ids=("O5", "O8"),
+    narration=NARRATION,
 )

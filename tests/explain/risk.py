@@ -12,6 +12,7 @@ from mainstay.loop.component import Component, ComponentSettings
 from mainstay.scenarios import _risk
 from mainstay.sim.cluster.cluster import LEASE, Cluster, NodeOptions, whole_cluster
 from mainstay.sim.simulation import Simulation
+from tests.explain.low_readiness import AUTOSCALER, LowReadinessScaler
 
 NODES = {name: NodeOptions(zone=zone) for name, zone in _risk.ZONES.items()}
 
@@ -25,7 +26,7 @@ async def risk_cluster(sim: Simulation) -> AsyncIterator[Cluster]:
     """All that there is before 00:00: six of six replicas are ready, in generation 41."""
     async with whole_cluster(sim, nodes=NODES) as cluster:
         world, client = cluster.world, cluster.client
-        program = world.add_program(_risk.AUTOSCALER, partial(_scale, cluster))
+        program = world.add_program(AUTOSCALER, partial(_scale, cluster))
         program.start()
         world.know(_risk.QUOTA_CONTROLLER)
         await _risk.set_up(client)
@@ -42,12 +43,13 @@ async def the_text(cluster: Cluster) -> datetime:
     """From 00:00 to 00:10. Returns when it began."""
     world, client = cluster.world, cluster.client
     began = world.sim.get_clock("store").wall()
-    assert _risk.hold_quota_watch(world) == 1
+    quota_watch = _risk.build_quota_watch(world)
+    assert quota_watch.hold() == 1
     await client.patch(DEPLOYMENTS, _risk.NAME, _risk.TENANT, {"spec": {"replicas": _risk.WANTED}})
     await tasks.sleep(seconds(7))
     await free_capacity(cluster)
     await tasks.sleep(seconds(2))
-    _risk.release_quota_watch(world)
+    quota_watch.release()
     await tasks.sleep(seconds(30))
     return began
 
@@ -76,13 +78,13 @@ async def until_ready(cluster: Cluster, count: int) -> None:
 
 
 async def _scale(cluster: Cluster, env: Env) -> None:
-    async with cluster.world.client_for(_risk.AUTOSCALER, env) as client:
+    async with cluster.world.client_for(AUTOSCALER, env) as client:
         component = Component(
-            _risk.AUTOSCALER,
-            [_risk.Autoscaler()],
+            AUTOSCALER,
+            [LowReadinessScaler()],
             client,
             env,
-            instance=_risk.AUTOSCALER,
+            instance=AUTOSCALER,
             elected=False,
             settings=ComponentSettings(lease=LEASE),
             recorder=cluster.world.recorder,

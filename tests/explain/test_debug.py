@@ -45,7 +45,7 @@ async def _stale(cluster: Cluster) -> None:
     """As in the text, up to 00:09: the quota is raised, and the scheduler has not heard of it."""
     await cluster.client.patch(DEPLOYMENTS, _risk.NAME, _risk.TENANT, {"spec": {"replicas": _risk.WANTED}})
     await tasks.sleep(seconds(4))
-    assert _risk.hold_quota_watch(cluster.world) == 1
+    assert _risk.build_quota_watch(cluster.world).hold() == 1
     await risk.free_capacity(cluster)
     await tasks.sleep(seconds(4))
     await tasks.sleep(seconds(12))  # Until repair has looked at the new generation, too.

@@ -5,9 +5,9 @@ from typing import Final
 
 import pytest
 
+from mainstay.scenarios import weak_designs
 from tests.twins import (
     agents,
-    autoscaling,
     caches,
     catalogue,
     cleanup,
@@ -31,7 +31,7 @@ from tests.twins import (
 )
 
 KNOWN_SEEDS: Final[dict[tuple[str, Callable[[pytest.MonkeyPatch], None]], int]] = {
-    ("autoscaler-and-lag", autoscaling.ignores_progress): 3,
+    ("autoscaler-and-lag", weak_designs.scales_whatever_is_kept_back): 3,
     ("back-in-time", caches.applies_whatever_comes): 2,
     ("back-in-time", faults.believes_whatever_state_it_is_shown): 4,
     ("back-in-time", scenarios.begins_a_watch_where_it_is_itself): 4,

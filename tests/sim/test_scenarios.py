@@ -148,7 +148,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     # 9: two schedulers, and whose room it is
     ("whose-room", catalogue.promises_room_that_others_may_take, "promises: "),
     # A reservation whose response is lost
-    ("duplicate-reservation", scenarios.names_reservations_after_the_attempt, "reserved: "),
+    ("duplicate-reservation", weak_designs.names_reservations_after_the_attempt, "reserved: "),
     # Time passes between what a server reads and what it commits
     ("late-commits", transactions.refuses_a_write_for_what_it_has_done_itself, "late commits: "),
     ("late-commits", transactions.uses_a_reservation_whatever_has_become_of_it, "reserved: "),
@@ -221,7 +221,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("progress-told", services.says_when_it_last_looked_at_an_error, "quiescence: "),
     ("progress-told", services.looks_at_its_pods_no_more_than_once, "progress: "),
     # An autoscaler whose target does not get what it asks for
-    ("autoscaler-and-lag", autoscaling.ignores_progress, "autoscaled: "),
+    ("autoscaler-and-lag", weak_designs.scales_whatever_is_kept_back, "autoscaled: "),
     ("autoscaler-and-lag", autoscaling.adds_one_for_safety, "justified: "),
     # 10, 11: jobs, counted exactly
     ("each-pod-counted-once", jobs.lets_go_what_is_not_stored_as_listed, "job counts: "),
@@ -288,6 +288,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     # An upgrade that is rolled back
     ("two-builds", faults.counts_only_what_its_own_build_has_made, "count: there are "),
     # The worked example of the pending replicas (SPEC O8): what is said must be the cause
+    ("pending-after-rollback", weak_designs.scales_whatever_is_kept_back, "autoscaled: "),
     ("pending-after-rollback", explaining.names_its_view_by_the_latest_cache, "pending after rollback: "),
     ("pending-after-rollback", explaining.takes_the_reason_for_the_cause, "pending after rollback: "),
     ("pending-after-rollback", explaining.compares_with_what_a_component_says_of_itself, "pending after rollback: "),
@@ -400,7 +401,7 @@ def test_every_scenario_has_a_twin():
 
 
 def test_the_seed_of_the_worked_example_finds_the_second_reservation():
-    twin = scenarios.names_reservations_after_the_attempt
+    twin = weak_designs.names_reservations_after_the_attempt
 
     (result,) = run_many(SCENARIOS["duplicate-reservation"], [82219], patch=lambda: twin(pytest.MonkeyPatch()))
 

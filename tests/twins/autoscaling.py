@@ -10,11 +10,6 @@ from mainstay.controllers.autoscaler import decide as deciding
 from mainstay.controllers.autoscaler import proposals
 
 
-def ignores_progress(patch: pytest.MonkeyPatch) -> None:
-    """As Kubernetes' own: it goes by what the metrics say, whether or not the target gets what it has asked for."""
-    patch.setattr(deciding, "find_scale_limit", lambda target, *evidence: None)
-
-
 def adds_one_for_safety(patch: pytest.MonkeyPatch) -> None:
     """More than the metrics justify."""
     honest = proposals.propose

@@ -1,6 +1,5 @@
 """Bugs that the scenarios of a cluster must find, besides those in caches.py and sim.py."""
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +14,6 @@ from mainstay.api.errors import StatusError, StatusReason
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import LEASES, NODES
-from mainstay.api.kinds import mainstay as mainstay_kinds
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.call import WriteOptions
@@ -30,7 +28,7 @@ from mainstay.loop.kernel import Kernel
 from mainstay.loop.lease import Leader
 from mainstay.loop.own_writes import OwnWrites
 from mainstay.loop.term import Deposed, Term
-from mainstay.scenarios import _task_scheduler, duplicate_reservation
+from mainstay.scenarios import _task_scheduler
 from mainstay.scenarios._task_scheduler import TaskScheduler, find_node
 from mainstay.server.placement import binding, charges
 from mainstay.server.storage.operations import Operation
@@ -262,28 +260,6 @@ def binds_a_pod_wherever_it_is(patch: pytest.MonkeyPatch) -> None:
     scheduling.takes_no_answer_for_a_no(patch)
     patch.setattr(binding, "_require_free", lambda pod, wish: None)
     patch.setattr(charges, "Check", lambda key, revision: Check(_UNUSED, ABSENT))
-
-
-def names_reservations_after_the_attempt(patch: pytest.MonkeyPatch) -> None:
-    """A name for each attempt, a server that takes any, and leaders that do not wait for what the last one did.
-
-    Each of them alone would not do: what a leader has to see before it decides is a second line of defence.
-    """
-    leads_with_caches_from_before_its_time(patch)
-    numbers = itertools.count()
-    patch.setattr(duplicate_reservation, "reservation_name", lambda *identity: f"attempt-{next(numbers)}")
-    patch.setattr(mainstay_kinds, "_read_name", lambda spec: _AnyName())
-
-
-class _AnyName(str):
-    __slots__ = ()
-    __hash__ = str.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    def __ne__(self, other: object) -> bool:
-        return False
 
 
 _UNUSED = "~unused"

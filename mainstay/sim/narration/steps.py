@@ -32,9 +32,11 @@ class NarratedStep:
     """When the text says that it happens (`00:04`), or the number of the step; may be empty."""
     text: str
     """What is expected, in one line."""
-    match: Match
+    match: Match | None = None
     name: str = ""
     """By which later steps ask for what was found."""
+    build_match: Callable[[], Match] | None = None
+    """Instead of `match`: makes one for each run that remembers what it has seen."""
     is_forbidden: bool = False
     is_anytime: bool = False
     """It may also have happened before the step that was found last."""
@@ -118,8 +120,10 @@ def follow_steps(steps: Sequence[NarratedStep], facts: Sequence[RunFact], began_
 
 
 def _find(step: NarratedStep, facts: Sequence[RunFact], first: int, found: Found) -> tuple[int | None, str]:
+    match = step.match if step.build_match is None else step.build_match()
+    assert match is not None, f"step {step.text!r} has no matcher"
     for place in range(first, len(facts)):
-        what = step.match(facts[place], found)
+        what = match(facts[place], found)
         if what is not None:
             return place, what
     return None, ""

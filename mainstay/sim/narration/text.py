@@ -18,6 +18,8 @@ _RIGHT: Final = WIDTH - _LEFT - len(_GAP)
 _INDENT: Final = " " * 9
 KEPT, BROKEN = "✓", "✗"
 _VIEW_KINDS_MAX: Final = 5
+_WORDS_MAX: Final = 220
+"""Characters of what happened. JSON has all of it."""
 
 
 def render_narration(run: NarratedRun) -> str:
@@ -53,7 +55,7 @@ def _describe_happened(step: StepOutcome) -> list[str]:
         return ["did not happen"]
     fact = step.happened
     head = f"{_time(fact.at_s)} {', '.join(part for part in (fact.who, fact.object) if part)}"
-    lines = [*_fill(head), *_fill(fact.what)]
+    lines = [*_fill(head), *_fill(textwrap.shorten(fact.what, _WORDS_MAX, placeholder=" …"))]
     versions = [f"generation {fact.generation}"] if fact.generation else []
     versions += [f"revision {fact.revision}"] if fact.revision else []
     versions += [f"policy {each}" for each in fact.policies]
