@@ -82,6 +82,8 @@ DOORS: Final = {
     "scheduler": "bind component metrics report settings",
     # What the scheduler knows of nodes and pods: columns, assumed pods, and vectors per class of pods.
     "scheduler/cache": "charge",
+    # Another placement policy on recorded decisions: does the record hold, what would differ, and with what effect.
+    "scheduler/comparison": "comparison fold forward history",
     # The scheduling queue: pods that wait for a node, ordered by priority, backoff and what may cure them.
     "scheduler/queue": "scheduling_queue",
     # What the scheduler tells `why`, `timeline`, `debug` and `plan`: replayed decisions, and cures.

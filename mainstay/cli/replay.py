@@ -20,9 +20,11 @@ from mainstay.cli.exits import Exit
 from mainstay.cli.explain_output import answer_option
 from mainstay.cli.journal_access import JournalChoice, OpenJournal, explain, explain_options
 from mainstay.cli.output import Output, OutputFormat
+from mainstay.cli.replay_policy import compare_records, read_candidate
 from mainstay.cli.table_text import TableText
 
 if TYPE_CHECKING:
+    from mainstay.api.kind import Object
     from mainstay.explain.replay import Answer, Summary
     from mainstay.journal.bundle import Contents
     from mainstay.journal.interface import Journal
@@ -46,6 +48,8 @@ class ReplayOptions:
     component: str = ""
     build: str = ""
     """The directory of another build; empty: this one."""
+    candidate: "Object | None" = None
+    """A PlacementPolicy to compare with; None: replay."""
     output: Output = field(default_factory=Output)
 
 
@@ -54,6 +58,8 @@ class ReplayOptions:
 @click.option("--since", type=Duration(), default=None, metavar="DURATION", help="Replay the last 10m, 1h …")
 @click.option("--component", default="", metavar="NAME", help="Replay only this component's decisions")
 @click.option("--build", default="", metavar="DIR", help="Decide with the build in this directory")
+@click.option("--policy", default="", metavar="FILE", help="Compare with the PlacementPolicy in FILE")
+@click.option("--json", "as_json", is_flag=True, help="Same as -o json")
 @answer_option("all differences")
 @explain_options
 def replay(
@@ -61,6 +67,8 @@ def replay(
     since: timedelta | None,
     component: str,
     build: str,
+    policy: str,
+    as_json: bool,
     output: Output,
     source: JournalChoice,
 ) -> int:
@@ -71,18 +79,31 @@ def replay(
         mainstay replay --since 10m                   all of the last ten minutes
         mainstay replay incident.bundle               all of an incident bundle
         mainstay replay incident.bundle --build ../mainstay-next
+        mainstay replay incident.bundle --policy candidate.yaml
 
     Rebuilds the inputs of each decision from the journal and decides again. With the same build the outcome must be
     identical, because decisions depend on nothing else; if it is not, please report a bug with a bundle. With another
     build, the differences are what that build would have done. --build names the directory that contains the package
     `mainstay`.
 
+    --policy decides the scheduler's decisions a second time, as if the PlacementPolicy in the file had been active:
+    per decision on the recorded view, and run forward with its own placements (balance, fragmentation, pending pods).
+    Before that it checks that the recorded policies re-derive what was recorded; exit code 2 means that they do not.
+
     \b
     Exit codes: 0 all identical, 1 error, 2 differences, 4 not replayable
+    With --policy: 0 the recorded policies re-derive all decisions (the candidate may differ)
     """
     from mainstay.env import SystemClock
 
-    wanted = ReplayOptions(decisions=what, since=since, component=component, build=build, output=output)
+    if as_json:
+        output = replace(output, form=OutputFormat.JSON)
+    if policy and build:
+        raise click.UsageError("--policy and --build cannot be combined: use one of them")
+    candidate = read_candidate(policy, SystemClock().wall()) if policy else None
+    wanted = ReplayOptions(
+        decisions=what, since=since, component=component, build=build, candidate=candidate, output=output
+    )
     if what and not source.bundle and not source.journal and _is_bundle(what[0]):
         source, wanted = replace(source, bundle=what[0]), replace(wanted, decisions=what[1:])
     if source.bundle:
@@ -183,6 +204,8 @@ async def _replay(
     if not records:
         of = f" of component {wanted.component!r}" if wanted.component else ""
         raise click.ClickException(f"no decisions{of} in this time: use a longer --since")
+    if wanted.candidate is not None:
+        return await compare_records(screen, journal, records, wanted.candidate, wanted.output)
     answers: dict[str, Answer] = {}
     if wanted.build:
         content = bundle if isinstance(bundle, bytes) else b"".join(packed(bundle))

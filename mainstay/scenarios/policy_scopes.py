@@ -7,8 +7,9 @@ workloads, or is decided by in shadow. In one zone there is little room, so that
 In the end each recorded decision is looked at again, with the policies as its view had them: it names the most specific
 one that was active then, by uid and revision, the same for all revisions of a workload; and no pod went where the skew
 that its scheduler knew of would become too large. What a shadow would have decided is recorded where it differs from
-what was decided, and only there. When no bound is active any more, all pods get a node at once: nothing else is going
-to wake them.
+what was decided, and only there. Folded forward, as `replay --policy` does it, the recorded policies decide each of
+them as recorded, and nothing is not replayable but what the reference cannot replay either. When no bound is active any
+more, all pods get a node at once: nothing else is going to wake them.
 """
 
 from collections.abc import Sequence
@@ -28,10 +29,14 @@ from mainstay.client.client import Client
 from mainstay.client.errors import AlreadyExists, Invalid, NotFound
 from mainstay.explain.placements import is_placement, node_chosen
 from mainstay.explain.rebuild import CannotRebuild, RebuiltObjects
+from mainstay.explain.replay import CannotReplay, Differs, compare
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord
 from mainstay.scenarios._schedulers import CALM, SchedulingStage, a_pod, add_node, end_pod
 from mainstay.scenarios._stages import NAMESPACE, SILENCE
+from mainstay.scheduler.comparison.comparison import decide_again
+from mainstay.scheduler.comparison.fold import fold_decisions
+from mainstay.scheduler.comparison.history import load_history
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.scheduler.queue.scheduling_queue import SchedulingQueueSettings
 from mainstay.scheduler.settings import CycleSettings
@@ -64,6 +69,7 @@ POLICIES: Final[dict[str, dict[str, Any]]] = {
 UNLIMITED: Final = tuple(name for name in POLICIES if name != CANARY)
 BOUNDS: Final = tuple(name for name, spec in POLICIES.items() if "maxZoneSkew" in spec)
 CHECK: Final = "policies"
+REPLAY: Final = "policy replay"
 SETTINGS: Final = SchedulerSettings(
     lease_name="", cycle=CycleSettings(recheck_one_in=1, queue=SchedulingQueueSettings(flush_after=timedelta(days=1)))
 )
@@ -151,6 +157,7 @@ class PolicyScopes(SchedulingStage):
             await self._require_applied(past, record)
             await self._require_level(past, record)
             await self._require_shadow(past, record)
+        await self._require_replayed(journal, past)
 
     async def _require_placed(self) -> None:
         """Without a bound there is room for all."""
@@ -219,6 +226,17 @@ class PolicyScopes(SchedulingStage):
         app = next(iter(pod.entries())).object()["metadata"]["labels"]["app"]
         return next((each for each in policies if each["spec"].get("shadow") and app == API), None)
 
+    async def _require_replayed(self, journal: MemoryJournal, past: RebuiltObjects) -> None:
+        """What `replay --policy` rests on."""
+        async for record, found in fold_decisions(await load_history(journal), journal.records()):
+            if isinstance(found, CannotReplay):
+                if await _rebuild(past, record) is not None:
+                    raise Violated(REPLAY, f"{record.id} is replayable, but not when folded: {found.text}")
+                continue
+            answer = compare(record, decide_again(record, found)[1])
+            if isinstance(answer, Differs):
+                raise Violated(REPLAY, f"{record.id}: recorded {answer.recorded}, replayed {answer.now}")
+
 
 async def _rebuild(past: RebuiltObjects, record: DecisionRecord) -> Scheduling | None:
     """What its scheduler knew. None: a scheduler that ends does not tell what it had sent."""
@@ -271,5 +289,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites()],
     calm=CALM,
     silence=SILENCE,
-    ids=("W7",),
+    ids=("W7", "T4"),
 )

@@ -144,4 +144,6 @@ Decision = Placed | Unschedulable
 
 def merged(cures: Iterable[Cure]) -> tuple[Cure, ...]:
     found = dict.fromkeys(cures)
+    if len(found) <= 1:
+        return tuple(found)
     return tuple(cure for cure in Cure if cure in found)

@@ -123,6 +123,8 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("policy-scopes", policies.goes_by_policies_in_shadow, "policies: "),
     ("policy-scopes", policies.forgets_the_bound_on_skews, "policies: "),
     ("policy-scopes", policies.does_not_wake_pods_when_policies_change, "policies: "),
+    ("policy-scopes", policies.replays_without_assumed_pods, "policy replay: "),
+    ("policy-scopes", policies.replays_changes_one_revision_early, "policy replay: "),
     ("racing-schedulers", scheduling.keeps_the_room_of_a_refused_binding, "scheduling: "),
     # 2, 3, 4, 7: room, nodes and leaders that come and go unheard
     ("room-comes-back", scheduling.does_not_hear_that_a_node_is_gone, "scheduling: "),

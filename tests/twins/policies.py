@@ -1,14 +1,17 @@
 """Servers and schedulers that get placement policies wrong, on purpose: tests must find each."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
 from mainstay.api.kind import Object
 from mainstay.api.owners import find_controller
 from mainstay.api.policy_scope import is_active
+from mainstay.journal.record import DecisionRecord
 from mainstay.scheduler.active_policies import ActivePolicies, ChosenPolicy
 from mainstay.scheduler.cache.feed import CacheFeed
+from mainstay.scheduler.comparison.fold import _CycleFold
+from mainstay.scheduler.comparison.history import ViewCursor
 from mainstay.scheduler.component import Scheduler
 from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.scheduler.record import Deciding
@@ -118,3 +121,31 @@ def forgets_the_bound_on_skews(patch: pytest.MonkeyPatch) -> None:
 
 def does_not_wake_pods_when_policies_change(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CacheFeed, "policy_changed", lambda self, change: None)
+
+
+# In the replay of recorded policies.
+
+
+def replays_without_assumed_pods(patch: pytest.MonkeyPatch) -> None:
+    """They are remembered, so that their number comes out, and take no room."""
+    honest = _CycleFold._take
+
+    async def take(
+        self: _CycleFold, number: int, record: DecisionRecord, before: int, pod: PodToPlace | None = None
+    ) -> None:
+        await honest(self, number, record, before, pod)
+        self._columns.forget(record.subject.uid)
+
+    patch.setattr(_CycleFold, "_take", take)
+
+
+def replays_changes_one_revision_early(patch: pytest.MonkeyPatch) -> None:
+    honest = ViewCursor.advance
+
+    def advance(self: ViewCursor, view: Mapping[str, int]) -> None:
+        honest(self, {kind: revision + 1 for kind, revision in view.items()})
+
+    patch.setattr(ViewCursor, "advance", advance)
+
+
+REPLAY_TWINS: Sequence[Twin] = [replays_without_assumed_pods, replays_changes_one_revision_early]

@@ -59,7 +59,7 @@ _KEEPS: Final = (str(BindingCause.ALREADY_BOUND), "Unknown", "")
 """How a binding may be answered so that its pod is still taken to be there."""
 
 _remembered = msgspec.msgpack.Decoder(Remembered).decode
-_decode_unconfirmed = msgspec.msgpack.Decoder(UnconfirmedCharges).decode
+decode_unconfirmed = msgspec.msgpack.Decoder(UnconfirmedCharges).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ async def scheduling(journal: Journal, record: DecisionRecord, past: RebuiltObje
     if not record.view:
         raise CannotRebuild(WhyNot.VIEW_NOT_NAMED, "its record does not name its view")
     past = past or RebuiltObjects(journal)
-    remembered = _memory(record)
+    remembered = read_memory(record)
     vector = {seen.kind: seen.revision for seen in record.view}
     await past.objects(vector)
     gaps: dict[Gap, None] = {}
@@ -149,8 +149,8 @@ async def scheduling(journal: Journal, record: DecisionRecord, past: RebuiltObje
             gaps |= dict.fromkeys(missing)
     fold = _Fold(past, record, remembered, vector, found[PODS], found[NODES])
     await fold.run()
-    pod = await _pod(past, record, vector[PODS.text])
-    policy, missing = await _policy(past, record)
+    pod = await find_pod(past, record, vector[PODS.text])
+    policy, missing = await find_policy(past, record)
     gaps |= dict.fromkeys(missing)
     return Scheduling(
         Objects(
@@ -196,13 +196,19 @@ def _decide_again(found: Scheduling, left_out: str) -> Sequence[Decided]:
         decision = explained_decision(found)
     except Exception as error:  # noqa: BLE001 - as the cycle does: a bug is part of what happened
         return (Decided(outcome=Outcome(Ending.RETRY, "InternalError", f"{type(error).__name__}: {error}")),)
+    return (build_decided(decision, metadata["namespace"], metadata["name"], left_out),)
+
+
+def build_decided(decision: Decision | None, namespace: str, pod: str, left_out: str) -> Decided:
+    """A decision in the form in which it is compared with its record. `left_out` is what the server had said of the
+    nodes that were left out."""
     if isinstance(decision, Placed):
-        action = RecordedAction("bind", PODS.text, metadata["namespace"], metadata["name"], "binding")
-        return (Decided((action,), (f"{_NODE}{decision.node}", f"score={decision.score}")),)
+        action = RecordedAction("bind", PODS.text, namespace, pod, "binding")
+        return Decided((action,), (f"{_NODE}{decision.node}", f"score={decision.score}"))
     if decision is None:
-        return (Decided(outcome=Outcome(Ending.RETRY, NO_OTHER_NODE, left_out)),)
+        return Decided(outcome=Outcome(Ending.RETRY, NO_OTHER_NODE, left_out))
     outcome = Outcome(Ending.RETRY, "Unschedulable", render_message(decision))
-    return (Decided(reasons=render_summary(decision), outcome=outcome),)
+    return Decided(reasons=render_summary(decision), outcome=outcome)
 
 
 PLACEMENTS: Final = Decider("scheduler", Schedule.PER_KEY, (), str, _decide_again)
@@ -254,7 +260,7 @@ def rests_on(decisions: Iterable[DecisionRecord]) -> list[str]:
         cycle, _, text = each.id.rpartition(".")
         if not cycle or not text.isdigit() or each.subject.kind != PODS.text:
             continue
-        memory = _memory(each)
+        memory = read_memory(each)
         if memory.assumed >= 0:
             since[cycle] = min(since.get(cycle, memory.since), memory.since)
             first[cycle] = min(first.get(cycle, memory.number), memory.number)
@@ -313,11 +319,10 @@ class _Fold:
         if earlier.outcome.reason == FORGOTTEN:
             self.assumed.pop(uid, None)
             return
-        node = _read_node(earlier)
+        node = read_node(earlier)
         if not node or uid not in waiting:
             return
-        is_given_up = earlier.outcome.ending is not Ending.DONE and earlier.outcome.reason not in _KEEPS
-        if is_given_up and _memory(earlier).answered < self.remembered.number:
+        if is_given_up(earlier) and read_memory(earlier).answered < self.remembered.number:
             return
         self.assumed[uid] = await self._as_decided(earlier, waiting[uid]), node
 
@@ -335,7 +340,7 @@ class _Fold:
         return pod if stored is None else stored.decoded()
 
     async def _take_ghosts(self, first: DecisionRecord) -> None:
-        node, part = first.subject.name, _decode_unconfirmed(first.memory.inline)
+        node, part = first.subject.name, decode_unconfirmed(first.memory.inline)
         self.ghosts.pop(node, None)
         found = list(part.found)
         while len(found) < part.count:
@@ -343,7 +348,7 @@ class _Fold:
             if more is None:
                 self.missing.append(f"not all ghosts of {node} are known")
                 break
-            found += _decode_unconfirmed(more.memory.inline).found
+            found += decode_unconfirmed(more.memory.inline).found
         then = {seen.kind: seen.revision for seen in first.view}[NODES.text]
         were, _ = await self.past.objects({NODES.text: then})
         was = were[NODES.text].get(ObjectKey("", node))
@@ -357,7 +362,7 @@ class _Fold:
         true, because the write carries the decision."""
         for number in range(self.remembered.since, self.remembered.number + TOLD_WITHIN):
             told = known.get(number) or await self.past.journal.decision(f"{cycle}.{number}")
-            for sent in () if told is None else _memory(told).sent:
+            for sent in () if told is None else read_memory(told).sent:
                 is_ours = self.remembered.since <= sent.number < self.remembered.number and sent.number not in known
                 if is_ours and sent.uid in waiting and sent.uid not in self.assumed:
                     pod = await self._at(waiting[sent.uid], sent.revision)
@@ -378,7 +383,8 @@ class _Fold:
                     self.assumed.setdefault(uid, (waiting[uid], node))
 
 
-def _memory(record: DecisionRecord) -> Remembered:
+def read_memory(record: DecisionRecord) -> Remembered:
+    """What a record about a pod says of its scheduler's memory."""
     try:
         return _remembered(record.memory.inline)
     except msgspec.MsgspecError:
@@ -388,15 +394,21 @@ def _memory(record: DecisionRecord) -> Remembered:
         return Remembered(number, number)
 
 
-def _read_node(record: DecisionRecord) -> str:
+def read_node(record: DecisionRecord) -> str:
+    """The node that was chosen; empty: none was."""
     return next((each.removeprefix(_NODE) for each in record.reasons if each.startswith(_NODE)), "")
+
+
+def is_given_up(record: DecisionRecord) -> bool:
+    """Whether the answer to a binding was that the pod is not there: from then on it is not assumed any more."""
+    return record.outcome.ending is not Ending.DONE and record.outcome.reason not in _KEEPS
 
 
 def _waits(pod: Object) -> bool:
     return not (pod.get("spec") or {}).get("nodeName") and not is_over(pod)
 
 
-async def _pod(past: RebuiltObjects, record: DecisionRecord, seen: int) -> Object:
+async def find_pod(past: RebuiltObjects, record: DecisionRecord, seen: int) -> Object:
     """The pod that a record is about, in the version that was decided about. Raises `CannotRebuild`."""
     subject = record.subject
     revision = record.looked_at[0].revision if record.looked_at else seen
@@ -409,16 +421,19 @@ async def _pod(past: RebuiltObjects, record: DecisionRecord, seen: int) -> Objec
     raise CannotRebuild(WhyNot.HISTORY_MISSING, f"the journal does not have the pod {where} as of revision {revision}")
 
 
-async def _policy(past: RebuiltObjects, record: DecisionRecord) -> tuple[Policy, tuple[Gap, ...]]:
+async def find_policy(past: RebuiltObjects, record: DecisionRecord) -> tuple[Policy, tuple[Gap, ...]]:
     """What the decision went by. Raises `CannotRebuild`."""
     for named in record.policies:
         if named.kind != PLACEMENT_POLICIES.text:
             continue
-        states, gaps = await past.objects({named.kind: named.revision})
-        stored = states[named.kind].get(ObjectKey("", named.name))
-        if stored is None:
-            raise CannotRebuild(
-                WhyNot.HISTORY_MISSING, f"the journal does not have the policy {named.name} as of {named.revision}"
-            )
-        return parse_policy(stored.decoded()), gaps
+        # Most policies are older than what is left of the journal, but the view still has the version.
+        seen = next((each.revision for each in record.view if each.kind == named.kind), named.revision)
+        for at in dict.fromkeys((seen, named.revision)):
+            states, gaps = await past.objects({named.kind: at})
+            stored = states[named.kind].get(ObjectKey("", named.name))
+            if stored is not None and (stored.revision == named.revision or at == named.revision):
+                return parse_policy(stored.decoded()), gaps
+        raise CannotRebuild(
+            WhyNot.HISTORY_MISSING, f"the journal does not have the policy {named.name} as of {named.revision}"
+        )
     return DEFAULT, ()
