@@ -3,7 +3,8 @@
     python -m tests.chaos --minutes 10 --seed 7
 
 The seed says what is killed in which order; when exactly things happen is up to the machine. If a promise is broken,
-the cluster's directory stays, with its store, its journal and all logs, and the history of kills is printed.
+the cluster's directory stays, with its store, its journal and all logs, the history of kills is printed, and
+chaos-failures/ has an incident bundle of the run, which `mainstay replay` opens.
 """
 
 import argparse
@@ -12,8 +13,10 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Sequence
 
 from tests.chaos.cluster import Cluster, CommandFailed, a_web_pod, an_exclusive_pod, processes_of
+from tests.chaos.incident import describe_bundle
 from tests.chaos.promises import Writer, lost
 
 WEB = tuple(f"web-{number}" for number in range(4))
@@ -22,11 +25,11 @@ KILLS_A_ROUND = 6
 SETTLE_WITHIN_S = 120
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="Random kills on a real cluster.")
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     chance = random.Random(options.seed)
     until = time.monotonic() + options.minutes * 60
     history: list[str] = []
@@ -43,6 +46,7 @@ def main() -> int:
             print(f"broken after {len(history)} kills, seed {options.seed}: {error}")
             print("\n".join(history[-3 * KILLS_A_ROUND :]))
             print(f"the cluster is left in {cluster.directory}")
+            print(describe_bundle(cluster, f"chaos-seed-{options.seed}"))
             return 1
     return 0
 
