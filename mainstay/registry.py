@@ -30,6 +30,7 @@ from mainstay.api.kind_names import (
     REPLICASETS,
     RESERVATIONS,
     RESOURCE_QUOTAS,
+    SERVICE_LEVEL_OBJECTIVES,
     SERVICES,
     ZONE_QUOTAS,
 )
@@ -208,6 +209,7 @@ REGISTRY: Final = Rooms(
         RegistryEntry(component="namespace", kind=NAMESPACES, why=_why("namespace"), works_on=(NAMESPACES,)),
         RegistryEntry(component="endpointslice", kind=SERVICES, why=_why("endpoints")),
         RegistryEntry(component="disruption", kind=DISRUPTION_BUDGETS, why=_why("budget")),
+        RegistryEntry(component="service-level-objective", kind=SERVICE_LEVEL_OBJECTIVES, why=_why("objectives")),
         RegistryEntry(component="horizontal-pod-autoscaler", kind=AUTOSCALERS, why=_why("autoscaler")),
         RegistryEntry(component="scheduler", kind=ZONE_QUOTAS, why=_zone_quota),
         RegistryEntry(component="owner-cleanup", why=_why("garbage")),

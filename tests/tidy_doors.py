@@ -25,8 +25,8 @@ DOORS: Final = {
     "agent/serve": "server",
     # The kinds that are always there, each declared in the module of its theme.
     "api/kinds": (
-        "admission apiextensions checks controller_settings decisions flowcontrol mainstay metrics pods "
-        "policy rbac sampling "
+        "admission apiextensions checks controller_settings decisions flowcontrol mainstay metrics objectives "
+        "pods policy rbac sampling "
     ),
     # What `kubectl get` shows of each kind: the columns, and how they are filled.
     "api/tables": "jsonpath texts",
@@ -48,6 +48,8 @@ DOORS: Final = {
     "controllers/namespace": "loop",
     # Node health: observe heartbeats, judge the evidence, taint nodes, and evict or replace their pods.
     "controllers/node_health": "loop why",
+    # ServiceLevelObjectives: measure how quickly pods come and how many stay, and how fast the error budget burns.
+    "controllers/objectives": "controller",
     # What all workload controllers do with their pods: adopt them, name them, choose which to delete first.
     "controllers/pods": "slots",
     # The progress record of each workload: how far it has come, and what limits it (SPEC F5).
@@ -153,6 +155,8 @@ INNER_DOORS: Final = {
     "controllers/holds": "controller",
     # Node health: observe heartbeats, judge the evidence, taint nodes, and evict or replace their pods.
     "controllers/node_health": "actions heartbeats observer plan snapshot",
+    # ServiceLevelObjectives: measure how quickly pods come and how many stay, and how fast the error budget burns.
+    "controllers/objectives": "targets",
     # Pod garbage collection: delete finished pods beyond a threshold, and deleted pods that never had a node.
     "controllers/pod_gc": "loop",
     # What all workload controllers do with their pods: adopt them, name them, choose which to delete first.

@@ -86,6 +86,9 @@ PLACEMENT_POLICIES: Final = KindName("mainstay.dev", "v1", "PlacementPolicy", "p
 POLICY_ROLLOUTS: Final = KindName("mainstay.dev", "v1", "PolicyRollout", "policyrollouts", False)
 COMPONENT_STATES: Final = KindName("mainstay.dev", "v1", "ComponentState", "componentstates", False)
 HOLDS: Final = KindName("mainstay.dev", "v1", "Hold", "holds", False)
+SERVICE_LEVEL_OBJECTIVES: Final = KindName(
+    "mainstay.dev", "v1", "ServiceLevelObjective", "servicelevelobjectives", True
+)
 CONTROLLER_SETTINGS: Final = KindName("mainstay.dev", "v1", "ControllerSettings", "controllersettings", False)
 SAMPLING_POLICIES: Final = KindName("mainstay.dev", "v1", "SamplingPolicy", "samplingpolicies", False)
 DECISIONS: Final = KindName("mainstay.dev", "v1", "Decision", "decisions", True)

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from mainstay.api.kind_names import SERVICE_LEVEL_OBJECTIVES
+from mainstay.api.objectives import get_objectives, read_burn
 from mainstay.controllers.component import Controllers
 from mainstay.loop.metrics import ComponentMetrics
 from mainstay.loop.objectives import WINDOWS
@@ -33,4 +35,22 @@ class ControllersMetrics(ComponentMetrics):
             for window, length in WINDOWS.items():
                 burns.add_metric((burn.objective.name, window), burn.rate(length, stages.now_ns()))
         yield burns
+        yield _collect_objectives(self._controllers)
         yield from super().collect()
+
+
+def _collect_objectives(controllers: Controllers) -> Metric:
+    """What the status of ServiceLevelObjectives says; nothing of what was not measured."""
+    burns = GaugeMetricFamily(
+        "mainstay_objective_burn_ratio",
+        "Burn rate of the error budget of a ServiceLevelObjective; at 1 it lasts exactly for its period.",
+        labels=("namespace", "name", "objective", "window"),
+    )
+    kinds = [each for each in controllers.informers.all() if each.collection.kind == SERVICE_LEVEL_OBJECTIVES]
+    for informer in kinds:
+        for entry in informer.cache.entries():
+            for each in get_objectives(entry.object()):
+                for window in WINDOWS:
+                    if (rate := read_burn(each, window)) is not None:
+                        burns.add_metric((*entry.key, str(each.get("type")), window), rate)
+    return burns

@@ -15,6 +15,7 @@ from mainstay.controllers.holds.controller import HoldController
 from mainstay.controllers.job.controller import Jobs
 from mainstay.controllers.namespace import loop as namespace
 from mainstay.controllers.node_health import loop as node_health
+from mainstay.controllers.objectives.controller import ServiceLevelObjectives
 from mainstay.controllers.pod_gc import loop as pod_gc
 from mainstay.controllers.progress.controller import DEPLOYMENT_PROGRESS, JOB_PROGRESS, REPLICASET_PROGRESS
 from mainstay.controllers.repair import loop as repair
@@ -36,6 +37,7 @@ _WORKING: Final[tuple[Controller, ...]] = (
     DEPLOYMENT_PROGRESS,
     REPLICASET_PROGRESS,
     JOB_PROGRESS,
+    ServiceLevelObjectives(),
 )
 
 LOOPS: Final[tuple[LoopSpec, ...]] = (

@@ -4,6 +4,7 @@
     GenerationNotObserved         from a status that is about an older generation, or a report that is missing or old
     RolloutDeadline               from the condition Progressing of a workload
     ProbeTransitions              from the condition Ready of a pod, and from the verdict of a probe on its own node
+    SloBurn                       from the status of ServiceLevelObjectives (controllers/objectives/)
     BindConflicts                 from the refusals of a pod's bindings in a row
     LeaseExpiry of a leader       from how long a candidate has seen its lease unchanged (fencing.py)
 
@@ -19,8 +20,10 @@ from typing import Any, Final
 
 from mainstay.api import times
 from mainstay.api.kind import Object
+from mainstay.api.objectives import BURNING, get_objectives, read_burn
 from mainstay.api.pod_state import find_condition, is_ready, parse_time_or_none
 from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
+from mainstay.loop.objectives import WINDOWS
 
 QUEUE_AGES: Final = (
     (timedelta(seconds=60), Strength.SUSTAINED),
@@ -37,6 +40,8 @@ UNOBSERVED_FOR: Final = (
     (timedelta(seconds=5), Strength.REPEATED),
 )
 """For how long a status is about an older generation. A moment of it is a hint: every change begins with that."""
+SLO_BURNS: Final = ((14.0, Strength.SUSTAINED), (6.0, Strength.REPEATED), (1.0, Strength.HINT))
+"""How many times as fast as it lasts a budget burns, in every window."""
 REPORTS_FRESH_FOR: Final = timedelta(seconds=150)
 """A ComponentState is written at least once a minute. One that is older says nothing about the present."""
 DEADLINE_REASON: Final = "ProgressDeadlineExceeded"
@@ -136,6 +141,28 @@ def collect_rollout_deadline(workload: Object) -> tuple[Evidence, ...]:
     detail = f"no progress for {seconds}s"
     name = workload["metadata"]["name"]
     return (Evidence(Signal.ROLLOUT_DEADLINE, Strength.REPEATED, Scope.WORKLOAD, name, since, detail),)
+
+
+def collect_slo_burn(slos: Iterable[Object], target_uid: str) -> tuple[Evidence, ...]:
+    """Objectives whose budget burns. `target_uid` is of the ReplicaSet of the present template: what was measured of an
+    earlier one, or for an earlier spec of the objective, is neither good nor bad news."""
+    found = []
+    for slo in slos:
+        said, metadata, status = find_condition(slo, BURNING) or {}, slo["metadata"], slo.get("status") or {}
+        is_current = int(said.get("observedGeneration") or 0) >= int(metadata.get("generation") or 0)
+        if said.get("status") != "True" or not is_current or status.get("targetUid") != target_uid:
+            continue
+        since = parse_time_or_none(said.get("lastTransitionTime"))
+        rate = max([_least_burn(each) for each in get_objectives(slo)], default=0.0)
+        strength = next((strength for least, strength in SLO_BURNS if rate >= least), Strength.HINT)
+        detail = str(said.get("message") or "")
+        found.append(Evidence(Signal.SLO_BURN, strength, Scope.WORKLOAD, metadata["name"], since, detail))
+    return tuple(found)
+
+
+def _least_burn(objective: Mapping[str, Any]) -> float:
+    burns = [read_burn(objective, window) for window in WINDOWS]
+    return min([0.0 if each is None else each for each in burns], default=0.0)
 
 
 def collect_probe_transitions(pod: Object) -> tuple[Evidence, ...]:

@@ -38,6 +38,7 @@ from mainstay.scenarios.missing_replica import SCENARIO as MISSING_REPLICA
 from mainstay.scenarios.namespace_goes import SCENARIO as NAMESPACE_GOES
 from mainstay.scenarios.new_leader_knows import SCENARIO as NEW_LEADER_KNOWS
 from mainstay.scenarios.node_before_its_tasks import SCENARIO as NODE_BEFORE_ITS_TASKS
+from mainstay.scenarios.objective_burns import SCENARIO as OBJECTIVE_BURNS
 from mainstay.scenarios.one_delivery import SCENARIO as ONE_DELIVERY
 from mainstay.scenarios.one_leader import SCENARIO as ONE_LEADER
 from mainstay.scenarios.one_on_each_node import SCENARIO as ONE_ON_EACH_NODE
@@ -129,6 +130,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         REFUSED_WORK,
         BAD_ROLLOUT,
         ROLLOUT_AND_EVIDENCE,
+        OBJECTIVE_BURNS,
         ORDERED_ROLLBACK,
         LAST_OF_ITS_ZONE,
         ALWAYS_REJECTED,

@@ -232,6 +232,7 @@ KINDS: Mapping[str, str] = {
     "componentstates.mainstay.dev": INFORMATION,
     "controllersettings.mainstay.dev": "loop/queue_settings.py",
     "holds.mainstay.dev": "loop/holds.py",
+    "servicelevelobjectives.mainstay.dev": "controllers/objectives/controller.py",
     "samplingpolicies.mainstay.dev": "server/decisions/sampling_rules.py",
 }
 """The module that acts on a kind."""

@@ -102,6 +102,7 @@ def test_our_own_kinds_have_tables_too():
         "Hold": ["Name", "What", "Target", "Owner", "Left", "Reason", "Age"],
         "SamplingPolicy": ["Name", "Rules", "Dry Run", "Incident Until", "Age"],
         "ControllerSettings": ["Name", "Set", "Age"],
+        "ServiceLevelObjective": ["Name", "Target", "Burning", "Reason", "Budget", "Age"],
         "ComponentState": ["Name", "Term", "Build", "Age"],
     }
 

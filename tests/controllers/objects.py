@@ -7,7 +7,15 @@ from typing import Any
 from mainstay.api import times
 from mainstay.api.annotations import REPLACES, SLOT
 from mainstay.api.holds import HoldScope
-from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, HOLDS, NODES, PODS, REPLICASETS
+from mainstay.api.kind_names import (
+    COMPONENT_STATES,
+    DEPLOYMENTS,
+    HOLDS,
+    NODES,
+    PODS,
+    REPLICASETS,
+    SERVICE_LEVEL_OBJECTIVES,
+)
 from mainstay.api.object_key import ObjectKey
 from mainstay.controllers.deployment.controller import Deployments
 from mainstay.controllers.replicaset.controller import ReplicaSets
@@ -193,6 +201,7 @@ def a_view(
     nodes: Iterable[Object] = (),
     holds: Iterable[Object] = (),
     states: Iterable[Object] = (),
+    slos: Iterable[Object] = (),
     now: datetime = NOON,
 ) -> View:
     indexes = {controller.kind: controller.indexes}
@@ -200,7 +209,7 @@ def a_view(
         indexes[reads.kind] = (*indexes.get(reads.kind, ()), *reads.indexes)
     objects = {PODS: pods, NODES: nodes, REPLICASETS: sets}
     if controller.kind == DEPLOYMENTS:
-        objects |= {DEPLOYMENTS: deployments, HOLDS: holds, COMPONENT_STATES: states}
+        objects |= {DEPLOYMENTS: deployments, HOLDS: holds, COMPONENT_STATES: states, SERVICE_LEVEL_OBJECTIVES: slos}
     return View.of(objects, now, indexes=indexes)
 
 

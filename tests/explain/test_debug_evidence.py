@@ -33,7 +33,7 @@ def a_deployment(generation: int, observed: int) -> dict[str, Any]:
 
 
 def test_reports_of_the_controllers_that_have_to_act_are_shown_with_what_they_allow():
-    found = view_evidence(collect_about_workload(DEPLOYMENTS, a_deployment(2, 2), (), [STATE], NOON))
+    found = view_evidence(collect_about_workload(DEPLOYMENTS, a_deployment(2, 2), (), [STATE], (), NOON))
 
     assert found == (
         EvidenceView(
@@ -46,13 +46,13 @@ def test_reports_of_the_controllers_that_have_to_act_are_shown_with_what_they_al
             never=TABLE[Signal.QUEUE_AGE].may_not,
         ),
     )
-    assert view_evidence(collect_about_workload(SERVICES, a_deployment(2, 2), (), [STATE], NOON)) == ()
+    assert view_evidence(collect_about_workload(SERVICES, a_deployment(2, 2), (), [STATE], (), NOON)) == ()
 
 
 def test_a_generation_that_is_not_observed_is_shown_for_the_workload_and_its_sets():
     replica_set = {"metadata": {"name": "web-1", "generation": 4}, "status": {"observedGeneration": 3}}
 
-    found = collect_about_workload(DEPLOYMENTS, a_deployment(2, 1), [replica_set], (), NOON)
+    found = collect_about_workload(DEPLOYMENTS, a_deployment(2, 1), [replica_set], (), (), NOON)
 
     assert [(each.name, each.detail) for each in found] == [
         ("web", "observed generation 1 of 2"),
@@ -95,7 +95,7 @@ def test_the_text_names_the_signal_what_was_measured_and_what_it_allows():
         finding=DebugFinding.COMPLETE,
         cause="",
         next="",
-        evidence=view_evidence(collect_about_workload(DEPLOYMENTS, a_deployment(2, 2), (), [STATE], NOON)),
+        evidence=view_evidence(collect_about_workload(DEPLOYMENTS, a_deployment(2, 2), (), [STATE], (), NOON)),
     )
 
     lines = [each.strip() for each in debug_text(view)]

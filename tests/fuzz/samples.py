@@ -455,6 +455,12 @@ SAMPLES: Final[dict[tuple[str, str], Object]] = {
     },
     ("mainstay.dev", "componentstates"): {"status": {"phase": "Running", "seen": 5}},
     ("mainstay.dev", "controllersettings"): {"spec": {"queue": {"resyncSeconds": 60, "tenantWeights": {"shop": 2}}}},
+    ("mainstay.dev", "servicelevelobjectives"): {
+        "spec": {
+            "target": {"kind": "Deployment", "name": "web"},
+            "objectives": [{"type": "TimeToReady", "withinSeconds": 30, "percent": 95}],
+        }
+    },
     ("mainstay.dev", "holds"): {
         "spec": {"what": "Evictions", "owner": "me", "reason": "x", "expiresAt": "2026-01-05T00:00:00Z"}
     },

@@ -18,6 +18,7 @@ from mainstay.loop.signals import (
     collect_probe_transitions,
     collect_queue_age,
     collect_rollout_deadline,
+    collect_slo_burn,
     collect_unobserved_generation,
     describe_evidence,
 )
@@ -135,6 +136,39 @@ def test_a_passed_deadline_is_read_from_the_condition():
     assert collect_rollout_deadline({**workload, "status": {}}) == ()
 
 
+def an_slo(rate: str = "20.0", *, status: str = "True", generation: int = 1) -> dict[str, object]:
+    said = {"type": "BudgetBurning", "status": status, "observedGeneration": 1, "lastTransitionTime": ago(60)}
+    objective = {"type": "TimeToReady", "burn": {"5m": rate, "1h": "99.0"}}
+    return {
+        "metadata": {"name": "web-slo", "generation": generation},
+        "status": {"targetUid": "new", "conditions": [said], "objectives": [objective]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"), [("20.0", Strength.SUSTAINED), ("7.0", Strength.REPEATED), ("1.5", Strength.HINT)]
+)
+def test_a_budget_that_burns_pauses_rollouts_and_removes_nothing(rate, expected):
+    found = collect_slo_burn([an_slo(rate)], "new")
+
+    assert strengths(found) == [expected]
+    assert EvidenceResponse.PAUSE_ROLLOUT in allowed(found)
+    assert EvidenceResponse.REMOVE_REPLICAS not in allowed(found)
+
+
+@pytest.mark.parametrize(
+    ("slo", "target"),
+    [
+        (an_slo(), "another template"),
+        (an_slo(generation=2), "new"),  # The objective has changed since.
+        (an_slo(status="False"), "new"),
+        (an_slo(status="Unknown"), "new"),
+    ],
+)
+def test_a_burn_of_another_template_or_spec_is_no_evidence(slo, target):
+    assert collect_slo_burn([slo], target) == ()
+
+
 def test_a_pod_that_is_not_ready_loses_its_traffic_and_nothing_else():
     said = {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "lastTransitionTime": ago(30)}
     pod = {"metadata": {"name": "web-1"}, "status": {"conditions": [said]}}
@@ -199,14 +233,15 @@ COLLECTED = {
     Signal.CONTROLLER_ERRORS: ("loop/signals.py", "controllers/deployment/expansion.py"),
     Signal.GENERATION_NOT_OBSERVED: ("loop/signals.py", "controllers/deployment/expansion.py"),
     Signal.ROLLOUT_DEADLINE: ("loop/signals.py", "controllers/deployment/controller.py"),
+    Signal.SLO_BURN: ("loop/signals.py", "controllers/deployment/controller.py"),
 }
 """For each signal, where it becomes evidence, and one module that asks the table with it."""
 OWN_DOUBTS = "own"
 """What node health calls the evidence about itself, which its loop collects and its snapshot carries."""
 
 
-@pytest.mark.parametrize("signal", COLLECTED)
-def test_the_signal_is_collected_somewhere_and_some_component_asks_the_table_with_it(signal):
+@pytest.mark.parametrize("signal", Signal)
+def test_every_signal_is_collected_somewhere_and_some_component_asks_the_table_with_it(signal):
     root = Path(mainstay.__file__).parent
     collector, asking = (ast.parse((root / path).read_text()) for path in COLLECTED[signal])
     functions = [each for each in ast.walk(collector) if isinstance(each, ast.FunctionDef)]

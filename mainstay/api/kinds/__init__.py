@@ -22,6 +22,7 @@ from mainstay.api.kinds import (
     mainstay,
     networking,
     nodes,
+    objectives,
     pods,
     policy,
     quotas,
@@ -68,6 +69,7 @@ _DECLARED = (
     *holds.KINDS,
     *sampling.KINDS,
     *controller_settings.KINDS,
+    *objectives.KINDS,
 )
 
 BUILTIN: tuple[Kind, ...] = tuple(_shown(kind) for kind in _DECLARED)

@@ -9,6 +9,8 @@ from typing import Any
 
 from mainstay.api.holds import HoldPhase, parse_hold
 from mainstay.api.kind import Object
+from mainstay.api.objectives import BURNING, get_objectives
+from mainstay.api.pod_state import find_condition
 from mainstay.api.tables.fields import at, flag, mapping, moment, text
 from mainstay.api.tables.table import AGE, NAME, Cell, Filled, count_at, filled, flag_at, of, table, text_at
 from mainstay.api.tables.texts import NONE, plain, quantity
@@ -63,6 +65,23 @@ def _held_for(hold: Object, now: datetime) -> str:
 def _names_of_settings(settings: Object, now: datetime) -> str:
     """What it sets: `resyncSeconds,retriesPerSecond`."""
     return ",".join(sorted(mapping(settings, "spec.queue"))) or NONE
+
+
+def _objective_target(slo: Object, now: datetime) -> str:
+    return f"{text(slo, 'spec.target.kind')}/{text(slo, 'spec.target.name')}"
+
+
+def _is_burning(slo: Object, now: datetime) -> str:
+    return plain((find_condition(slo, BURNING) or {}).get("status") or "Unknown")
+
+
+def _burning_reason(slo: Object, now: datetime) -> str:
+    return plain((find_condition(slo, BURNING) or {}).get("reason") or NONE)
+
+
+def _budget_left(slo: Object, now: datetime) -> str:
+    left = [each["budgetLeftPercent"] for each in get_objectives(slo) if isinstance(each.get("budgetLeftPercent"), int)]
+    return f"{min(left)}%" if left else NONE
 
 
 def _amounts(path: str) -> Cell:
@@ -130,6 +149,14 @@ TABLES = {
         filled("Rules", count_at("spec.rules"), "How many rules it has.", holds="integer"),
         filled("Dry Run", flag_at("spec.dryRun"), "Whether everything is kept all the same.", holds="boolean"),
         filled("Incident Until", text_at("spec.incident.until", NONE), "Until when an incident was declared."),
+        AGE,
+    ),
+    (_GROUP, "ServiceLevelObjective"): table(
+        NAME,
+        filled("Target", _objective_target, "What it is about."),
+        filled("Burning", _is_burning, "Whether a budget burns faster than it lasts."),
+        filled("Reason", _burning_reason, "Why it is said to burn or not."),
+        filled("Budget", _budget_left, "What is left of the smallest budget of the last hour."),
         AGE,
     ),
     (_GROUP, "ControllerSettings"): table(

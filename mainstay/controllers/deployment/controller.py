@@ -44,6 +44,8 @@ from mainstay.controllers.deployment.expansion import (
 )
 from mainstay.controllers.deployment.revisions import REVISION
 from mainstay.controllers.deployment.rolling import Bounds, SetSize
+from mainstay.controllers.objectives import targets as objective_targets
+from mainstay.controllers.objectives.targets import find_objectives
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
 from mainstay.controllers.pods.urgency import rank_workload
 from mainstay.loop import deletion_order
@@ -54,7 +56,7 @@ from mainstay.loop.deletion_order import find_zones
 from mainstay.loop.evidence import Evidence, EvidenceResponse, Signal, allowed
 from mainstay.loop.freshness import Freshness
 from mainstay.loop.queue.items import Priority
-from mainstay.loop.signals import collect_rollout_deadline
+from mainstay.loop.signals import collect_rollout_deadline, collect_slo_burn
 from mainstay.loop.view import View
 
 COLLISIONS_MAX: Final = 1000
@@ -114,6 +116,7 @@ class Deployments(Controller):
         Reads(NODES),
         Reads(COMPONENT_STATES),
         rollout_holds.READS,
+        objective_targets.READS,
     )
     writes = (REPLICASETS,)
     conditions_have_generation = False
@@ -342,6 +345,8 @@ def _collect_evidence(rollout: Rollout, view: View, memory: RolloutMemory | None
             found += collect_rollout_deadline(rollout.deployment)
     if any(read_size(each).wanted for each in rollout.old):
         found += collect_about_controllers(view.all(COMPONENT_STATES), view.now)
+        if new is not None:
+            found += collect_slo_burn(find_objectives(view, rollout.deployment), new["metadata"]["uid"])
     return found
 
 

@@ -3,9 +3,10 @@
 Two things keep a rollout from taking its next step, and neither removes anything:
 
 *Evidence* (loop/evidence.py). Its deadline has passed while the new pods do not work; a set does not observe what it
-was told; the controller that would have to act has keys in its queue for a minute, or all its decisions fail. If the
-table allows `PauseRollout`, the sets stay as they are, and the condition `ExpansionPaused` says which signals did that.
-Only a rollout is paused: a Deployment without old pods, or with another number of replicas, is not one.
+was told; the controller that would have to act has keys in its queue for a minute, or all its decisions fail; the
+error budget of an objective burns on the pods of the new template. If the table allows `PauseRollout`, the sets stay as
+they are, and the condition `ExpansionPaused` says which signals did that. Only a rollout is paused: a Deployment
+without old pods, or with another number of replicas, is not one.
 
 *Progress* (`status.progress` of the new set). While its replicas are refused by admission, a quota or the scheduler,
 more of them would be refused, too; so the new set does not grow. Old sets still shrink within `maxUnavailable`, which

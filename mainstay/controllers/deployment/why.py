@@ -3,10 +3,10 @@
 desired ─► controller ─► replicaset (controllers/replicaset/why.py) ─► ready ─► rollout complete
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from mainstay.api.holds import HoldScope
 from mainstay.api.kind import Object
@@ -15,6 +15,7 @@ from mainstay.api.kind_names import DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.api.pod_state import find_condition, is_active, is_leaving, is_ready, parse_time_or_none
 from mainstay.controllers.deployment import revisions
 from mainstay.controllers.deployment import status as rollout_status
+from mainstay.controllers.deployment.expansion import EXPANSION_PAUSED
 from mainstay.explain.registry import WhyRoom
 from mainstay.explain.why.answer import Also, ChainLink, Verdict
 from mainstay.explain.why.case import Case
@@ -96,6 +97,8 @@ async def why_deployment(case: Case, deployment: Object) -> Finding:
     if is_complete:
         found = complete(case, DEPLOYMENTS, deployment, versions)
         return replace(found, also=await on_late_nodes(case, new)).after(links)
+    if (evidence := find_condition(deployment, EXPANSION_PAUSED)) is not None:
+        return _held_by_evidence(deployment, evidence, subject.words).after(links)
     return (await _rolling(case, deployment, new, sets, wanted_since)).after(links)
 
 
@@ -147,6 +150,17 @@ def _paused(deployment: Object, versions: Sequence[Version], words: str) -> Find
         verdict=Verdict.BLOCKED,
         since=paused.at if paused is not None else None,
         chain=(broken("controller", f"paused{by}", evidence),),
+    )
+
+
+def _held_by_evidence(deployment: Object, said: Mapping[str, Any], words: str) -> Finding:
+    message = str(said.get("message") or "")
+    return Finding(
+        cause=Cause.EXPANSION_PAUSED,
+        sentence=sentence(f"The rollout of {words} is paused by evidence ({said.get('reason')}): {message}"),
+        verdict=Verdict.WAITING,
+        since=parse_time_or_none(said.get("lastTransitionTime")),
+        chain=(waiting("evidence", f"{said.get('reason')}: {message}", said_by(deployment, said)),),
     )
 
 

@@ -17,7 +17,16 @@ import msgspec
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
-from mainstay.api.kind_names import AUTOSCALERS, COMPONENT_STATES, DEPLOYMENTS, NODES, PODS, REPLICASETS
+from mainstay.api.kind_names import (
+    AUTOSCALERS,
+    COMPONENT_STATES,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    REPLICASETS,
+    SERVICE_LEVEL_OBJECTIVES,
+)
+from mainstay.api.objectives import find_targets
 from mainstay.api.owners import is_controlled_by
 from mainstay.api.progress import read_progress
 from mainstay.explain.debug.conclusion import command, concluded
@@ -204,8 +213,14 @@ class _Joining:
             for each in (await moment.all(REPLICASETS) if self._kind == DEPLOYMENTS else ())
             if is_controlled_by(each, uid) and (each.get("spec") or {}).get("replicas")
         ]
+        target = f"{self._kind.kind}/{self._who.name}"
+        slos = [
+            each
+            for each in await moment.all(SERVICE_LEVEL_OBJECTIVES)
+            if each["metadata"].get("namespace") == self._who.namespace and target in find_targets(each.get("spec"))
+        ]
         found = [
-            *collect_about_workload(self._kind, self._workload, owned, states, moment.at),
+            *collect_about_workload(self._kind, self._workload, owned, states, slos, moment.at),
             *collect_about_pods(pods),
         ]
         for name in sorted({name for pod in pods if (name := pod_state.get_node_name(pod))}):

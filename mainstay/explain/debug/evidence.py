@@ -21,6 +21,7 @@ from mainstay.loop.signals import (
     collect_probe_transitions,
     collect_queue_age,
     collect_rollout_deadline,
+    collect_slo_burn,
     collect_unobserved_generation,
 )
 
@@ -34,11 +35,18 @@ _ACTING: Final = {
 
 
 def collect_about_workload(
-    kind: KindName, workload: Object, owned: Iterable[Object], states: Sequence[Object], now: datetime
+    kind: KindName,
+    workload: Object,
+    owned: Iterable[Object],
+    states: Sequence[Object],
+    slos: Sequence[Object],
+    now: datetime,
 ) -> tuple[Evidence, ...]:
     """About a workload, what it owns, and the controllers that have to act."""
     acting = _ACTING.get(kind, ())
     found = [*collect_rollout_deadline(workload)] if kind == DEPLOYMENTS else []
+    for slo in slos:
+        found += collect_slo_burn((slo,), (slo.get("status") or {}).get("targetUid") or "")
     for each in (workload, *owned):
         if "observedGeneration" in (each.get("status") or {}):
             found += collect_unobserved_generation(each, None, now)

@@ -111,6 +111,8 @@ class Cause(StrEnum):
     NODE_FENCED = "NodeFenced"
     AGENT_SILENT = "AgentSilent"
     METRICS_MISSING = "MetricsMissing"
+    EXPANSION_PAUSED = "ExpansionPaused"
+    OBJECTIVE_MISSED = "ObjectiveMissed"
     CRASH_LOOP = "CrashLoop"
     CONTAINER_FAILED = "ContainerFailed"
     READINESS_PROBE_FAILING = "ReadinessProbeFailing"
@@ -423,6 +425,16 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
             Cause.METRICS_MISSING,
             "An autoscaler does not get the metrics that it scales by.",
             "Set requests in every container, and check with `kubectl top pods` what agents measure.",
+        ),
+        (
+            Cause.EXPANSION_PAUSED,
+            "A rollout does not go on, because there is evidence against its next step.",
+            "`mainstay debug deployment/NAME` lists the evidence; the rollout goes on by itself when it is gone.",
+        ),
+        (
+            Cause.OBJECTIVE_MISSED,
+            "The error budget of a ServiceLevelObjective burns faster than it lasts.",
+            "Look at the target: `mainstay why`; roll back if the new template is the cause.",
         ),
         (
             Cause.CRASH_LOOP,

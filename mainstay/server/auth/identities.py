@@ -48,6 +48,7 @@ CONTROLLER_USERS: Final = tuple(
         "replicaset",
         "replicaset-progress",
         "root-ca",
+        "service-level-objective",
         "serviceaccount",
         "serving",
     )

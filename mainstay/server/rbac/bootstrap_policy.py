@@ -90,6 +90,7 @@ _CLUSTER_ROLES: Final = {
         write networking.k8s.io ingresses networkpolicies
         all coordination.k8s.io leases
         write resource.k8s.io resourceclaims resourceclaimtemplates
+        write mainstay.dev servicelevelobjectives
     """,
     "system:aggregate-to-view": """
         read core configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods serviceaccounts
@@ -108,6 +109,7 @@ _CLUSTER_ROLES: Final = {
         read resource.k8s.io resourceclaims resourceclaims/status resourceclaimtemplates
         read metrics.k8s.io pods
         read mainstay.dev decisions reservations reservations/status zonequotas zonequotas/status
+        read mainstay.dev servicelevelobjectives servicelevelobjectives/status
     """,
     # The node authorizer decides what a node may do. The role is there for those who bind it, and bound to no subject.
     "system:node": """
@@ -164,7 +166,7 @@ _CLUSTER_ROLES: Final = {
         list,watch batch jobs
         list,watch discovery.k8s.io endpointslices
         list,watch policy poddisruptionbudgets
-        list,watch mainstay.dev componentstates
+        list,watch mainstay.dev componentstates servicelevelobjectives
         impersonate core users = {" ".join(user.name for user in identities.CONTROLLER_USERS)}
     """,
 }
@@ -202,6 +204,10 @@ _CONTROLLER_ROLES: Final = {
     "disruption-budget": """
         get,list policy poddisruptionbudgets
         patch policy poddisruptionbudgets/status
+    """,
+    "service-level-objective": """
+        get,list mainstay.dev servicelevelobjectives
+        patch mainstay.dev servicelevelobjectives/status
     """,
     "serviceaccount": """
         get,list core namespaces

@@ -170,6 +170,30 @@ def test_a_passed_deadline_pauses_and_removes_nothing_and_says_what_limits_the_n
     assert pause(after) == ("True", "RolloutDeadline")
 
 
+# Objectives
+
+
+def an_slo(target_uid: str, name: str = "web") -> Object:
+    said = {"type": "BudgetBurning", "status": "True", "reason": "BurnRateHigh", "observedGeneration": 1}
+    objective = {"type": "TimeToReady", "burn": {"5m": "5.0", "1h": "5.0"}}
+    return {
+        "metadata": {"name": "slo", "namespace": "default", "generation": 1},
+        "spec": {"target": {"kind": "Deployment", "name": name}, "objectives": []},
+        "status": {"targetUid": target_uid, "conditions": [said], "objectives": [objective]},
+    }
+
+
+def test_a_rollout_does_not_expand_while_its_new_pods_burn_the_budget():
+    decision = decide(ten(), an_old(8), a_new(3), slos=[an_slo("new")])
+
+    assert (sizes(decision), pause(decision)) == ({}, ("True", "SloBurn"))
+
+
+def test_what_the_old_template_burns_or_another_workload_does_not_pause_it():
+    assert sizes(decide(ten(), an_old(8), a_new(3), slos=[an_slo("old")])) == {"new": 5}
+    assert sizes(decide(ten(), an_old(8), a_new(3), slos=[an_slo("new", name="other")])) == {"new": 5}
+
+
 # Progress
 
 

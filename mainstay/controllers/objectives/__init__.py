@@ -1,0 +1,1 @@
+"""ServiceLevelObjectives: measure how quickly pods come and how many stay, and how fast the error budget burns."""
