@@ -112,9 +112,9 @@ DOORS: Final = {
     "sim": "active_faults errors",
     # What must hold in every run, whatever goes wrong in it: one checker for each promise.
     "sim/checkers": (
-        "acknowledged_writes at_most_one autoscaled bound_in_time bounded budgets capacity count deadlines decoded "
-        "failure_domains held job_counts namespaces observed_generations one_acting_leader orphans owned patient "
-        "placed quotas recovery released reserved told watch_contract "
+        "acknowledged_writes at_most_one autoscaled bound_in_time bounded budgets capacity count deadlines "
+        "decoded failure_domains held job_counts namespaces observed_generations one_acting_leader orphans "
+        "owned patient placed quotas recovery released reserved told watch_contract "
     ),
     # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.
     "sim/cluster": "history program_lifecycle recorded_cluster server_proxy world",

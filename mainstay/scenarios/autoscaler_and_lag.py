@@ -1,5 +1,8 @@
 """Load rises and falls while the scheduler lags, a quota is exhausted or a topology is full; the autoscaler waits.
 
+Again and again: one of the three begins to block, and the load rises, so that more replicas are asked for, of which
+some are kept back. Then the load rises on, and the autoscaler looks at least once before nothing blocks any more.
+
 The real autoscaler, controllers, scheduler and agents; the agents tell what the containers use, which share the load.
 More replicas than can run do not help: while the progress record says that those asked for already are kept back
 elsewhere, the autoscaler must not ask for more (checkers/autoscaled.py), and never for more than what the agents have
@@ -8,7 +11,9 @@ told justifies. When all is healed it asks for exactly what the load needs. (SPE
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
+from enum import Enum
 from math import ceil
 from typing import Final
 
@@ -20,15 +25,19 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import AUTOSCALERS, DEPLOYMENTS, NODES, RESOURCE_QUOTAS
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
+from mainstay.client.errors import NotFound
 from mainstay.controllers.autoscaler.loop import LOOP as AUTOSCALER
 from mainstay.controllers.component import Controllers
-from mainstay.controllers.registry import CONTROLLERS
+from mainstay.controllers.deployment.controller import Deployments
+from mainstay.controllers.progress.controller import DEPLOYMENT_PROGRESS, REPLICASET_PROGRESS
+from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.fencing import LeaseTimes
+from mainstay.loop.lease import LeaseSettings
 from mainstay.scenarios._agents import CALM, SILENCE
 from mainstay.scenarios._held_watch import HeldWatch
-from mainstay.scenarios._stages import LEASE, NAMESPACE, UserStage
+from mainstay.scenarios._stages import NAMESPACE, UserStage
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.server.auth import identities
 from mainstay.sim.checkers import Violated
@@ -43,13 +52,20 @@ NAME: Final = "web"
 SCHEDULER: Final = "scheduler-1"
 PROGRAM: Final = "controllers-1"
 ZONES: Final = {"node-a": "a", "node-b": "b", "node-c": "c"}
-BLOCKED_ZONE: Final = "node-c"
-LEAST, MOST = 2, 12
+BLOCKED_ZONES: Final = ("node-b", "node-c")
+"""While these take no more, the skew over zones leaves the third nearly nothing."""
+LEAST, MOST = 4, 12
 PERCENT: Final = 50
 CORE: Final = 10**9
 PER_POD: Final = CORE * PERCENT // 100
 """What a pod should use: half of the core that it requests. It can use the whole."""
-LOADS: Final = tuple(number * CORE // 2 for number in (1, 2, 3, 4, 6, 8, 10))
+LOADS: Final = tuple(number * PER_POD for number in (4, 5, 2, 6))
+"""When nothing blocks."""
+BLOCKS: Final = ("scheduler", "quota", "topology")
+PATIENCE: Final = 5
+"""For how many turns it waits until replicas are kept back: it takes a look of the autoscaler."""
+PRESSED_FOR: Final = 3
+"""In these turns the autoscaler looks once at least, and must not raise."""
 LOAD_AT_END: Final = 3 * CORE
 TOLD_WITHIN: Final = timedelta(seconds=60)
 """How old what an agent has told may be when a decision is committed that goes by it."""
@@ -61,17 +77,34 @@ _KEY: Final = f"apps/deployments/{NAMESPACE}/{NAME}"
 _CAPACITY: Final = {"cpu": "6", "memory": "16Gi"}
 _NODE_LEASE: Final = LeaseTimes(duration=timedelta(seconds=40), renew_every=timedelta(seconds=10))
 _MEMORY: Final = 1024**2
+WORKING: Final = (Deployments(), ReplicaSets(), DEPLOYMENT_PROGRESS, REPLICASET_PROGRESS)
+"""The controllers that take part. There are many runs of this."""
+_LEASE: Final = LeaseSettings(
+    times=LeaseTimes(duration=timedelta(seconds=15), renew_every=timedelta(seconds=5)), retry_every=timedelta(seconds=3)
+)
 _decode = msgspec.json.Decoder(Object).decode
 
 
+class LoadPhase(Enum):
+    """How far the user is."""
+
+    CALM = 0
+    BLOCKED = 1
+    """Something blocks, and more replicas are wanted than there are."""
+    PRESSED = 2
+    """And the load rises on."""
+
+
 class AutoscalerAndLag(UserStage):
-    turn_every = timedelta(seconds=6)
+    turn_every = timedelta(seconds=5)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.load = CORE
+        self.load = LEAST * PER_POD
         """What all containers of the workload have to do together, in billionths of a core."""
         self.blocks: dict[str, None] = {}
+        self._phase = LoadPhase.CALM
+        self._turns_in_phase = 0
         self._pod_watch = HeldWatch(world, SCHEDULER, _PODS_PREFIX)
         self._told: dict[str, deque[tuple[int, int]]] = {name: deque() for name in ZONES}
         """By node: when its agent was asked, and what its containers used."""
@@ -104,13 +137,20 @@ class AutoscalerAndLag(UserStage):
 
     def _share(self) -> int:
         """What one of the containers that run uses."""
-        running = sum(
+        return min(CORE, self.load // max(self._count_running(), 1))
+
+    def _count_running(self) -> int:
+        return sum(
             isinstance(state, Running)
             for machine in self.world.machines.values()
             for uid in machine.containers.pods()
             for state in machine.containers.instances(uid).values()
         )
-        return min(CORE, self.load // max(running, 1))
+
+    async def _read_replicas(self) -> int:
+        """How many are asked for."""
+        entry = await self.world.store.get(_KEY)
+        return int(_decode(entry.value)["spec"]["replicas"]) if entry is not None else 0
 
     def _find_justified(self) -> int:
         """How many replicas what the agents have told lately is enough for, at most."""
@@ -149,25 +189,40 @@ class AutoscalerAndLag(UserStage):
         await tasks.sleep(timedelta(seconds=40))
 
     async def turn(self, client: Client) -> None:
+        """One after the other: something blocks; the load rises, and more replicas are wanted, of which some are kept
+        back; the load rises on; and then nothing blocks any more."""
         if self._is_over:
             return  # Meanwhile all was put in order, and stays so.
-        match self.choose("what", 5):
-            case 0:
-                await self._switch(client, "scheduler")
-            case 1:
-                await self._switch(client, "quota")
-            case 2:
-                await self._switch(client, "topology")
-            case _:
-                self.load = LOADS[self.choose("load", len(LOADS))]
+        self._turns_in_phase += 1
         if "scheduler" in self.blocks:
             self._pod_watch.hold()  # Also one that was opened again.
+        wanted, running = await self._read_replicas(), self._count_running()
+        match self._phase:
+            case LoadPhase.CALM:
+                await self._block(client, BLOCKS[self.choose("block", len(BLOCKS))])
+                self.load = (wanted + 2 + self.choose("more", 2)) * PER_POD
+                self._begin(LoadPhase.BLOCKED)
+            case LoadPhase.BLOCKED if self._turns_in_phase > 1 and wanted > running:
+                self.load = running * CORE
+                self._begin(LoadPhase.PRESSED)
+            case LoadPhase.BLOCKED if self._turns_in_phase > PATIENCE:
+                await self._end_blocks(client)  # All of them have got there.
+            case LoadPhase.PRESSED if self._turns_in_phase > PRESSED_FOR:
+                await self._end_blocks(client)
+            case _:
+                pass
 
-    async def _switch(self, client: Client, block: str) -> None:
-        """Begin to block in this way, or end it."""
-        if block in self.blocks:
+    async def _end_blocks(self, client: Client) -> None:
+        for block in list(self.blocks):
             await self._unblock(client, block)
-            return
+        self.load = LOADS[self.choose("load", len(LOADS))]
+        self._begin(LoadPhase.CALM)
+
+    def _begin(self, phase: "LoadPhase") -> None:
+        self._phase, self._turns_in_phase = phase, 0
+
+    async def _block(self, client: Client, block: str) -> None:
+        self.blocks[block] = None
         if block == "scheduler":
             self._pod_watch.hold()
         elif block == "quota":
@@ -175,16 +230,18 @@ class AutoscalerAndLag(UserStage):
             spec = {"hard": {"pods": str(max(pods, LEAST))}}
             await client.create(RESOURCE_QUOTAS, {"metadata": {"name": QUOTA, "namespace": NAMESPACE}, "spec": spec})
         else:
-            await client.patch(NODES, BLOCKED_ZONE, "", {"spec": {"unschedulable": True}})
-        self.blocks[block] = None
+            for node in BLOCKED_ZONES:
+                await client.patch(NODES, node, "", {"spec": {"unschedulable": True}})
 
     async def _unblock(self, client: Client, block: str) -> None:
         if block == "scheduler":
             self._pod_watch.release()
         elif block == "quota":
-            await client.delete(RESOURCE_QUOTAS, QUOTA, NAMESPACE)
+            with suppress(NotFound):  # Its creation failed.
+                await client.delete(RESOURCE_QUOTAS, QUOTA, NAMESPACE)
         else:
-            await client.patch(NODES, BLOCKED_ZONE, "", {"spec": {"unschedulable": None}})
+            for node in BLOCKED_ZONES:
+                await client.patch(NODES, node, "", {"spec": {"unschedulable": None}})
         self.blocks.pop(block)
 
     async def finish(self) -> None:
@@ -198,8 +255,7 @@ class AutoscalerAndLag(UserStage):
     async def check(self) -> None:
         if self._violation is not None:
             raise self._violation
-        entry = await self.world.store.get(_KEY)
-        replicas = _decode(entry.value)["spec"]["replicas"] if entry is not None else 0
+        replicas = await self._read_replicas()
         needed = ceil(LOAD_AT_END / PER_POD)
         if abs(replicas - needed) > 1:
             text = f"the load needs {needed} replicas at the end, but {replicas} are asked for"
@@ -220,9 +276,9 @@ class AutoscalerAndLag(UserStage):
                 client,
                 env,
                 instance=PROGRAM,
-                controllers=CONTROLLERS,
+                controllers=WORKING,
                 loops=(AUTOSCALER,),
-                settings=ComponentSettings(lease=LEASE),
+                settings=ComponentSettings(lease=_LEASE),
                 recorder=self.world.recorder,
             )
             await component.run()
@@ -268,7 +324,7 @@ SCENARIO: Final = Scenario(
     make=AutoscalerAndLag,
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites()],
     faults=("watch-repeat", "watch-disconnect", "latency", "request-lost", "answer-lost", "crash"),
-    lasts=timedelta(minutes=2),
+    lasts=timedelta(seconds=100),
     calm=CALM,
     silence=SILENCE,
     ids=("F5", "T1"),

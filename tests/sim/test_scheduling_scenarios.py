@@ -99,6 +99,14 @@ def decided_in_shadow(booted: Booted) -> int:
     return booted.stage.shadowed
 
 
+def held_back(booted: Booted) -> int:
+    """How often the autoscaler has said that it asks for no more because of placement, a quota or lag."""
+    reasons = (b'"LimitedByPlacement"', b'"LimitedByQuota"', b'"ControlPlaneLag"')
+    commits = [each for each in booted.world.history.events if isinstance(each, RevisionCommitted)]
+    said = [each.value or b"" for each in commits if each.key.startswith("autoscaling/horizontalpodautoscalers/")]
+    return sum(reason in value for value in said for reason in reasons)
+
+
 HAPPENS: dict[str, dict[str, Counting]] = {
     "bind-without-answer": {
         "bindings without an answer": bindings_without_an_answer,
