@@ -20,7 +20,9 @@ DOORS: Final = {
     # One pod on its node: lifecycle, containers, probes, volumes, and the status that is reported.
     "agent/pod": "why.containers",
     # What runs containers: real processes, or nothing at all.
-    "agent/runners": "pretend pretend_containers process.cgroups process.isolation process.runner process.shutdown",
+    "agent/runners": (
+        "pretend pretend_containers pretend_images process.cgroups process.isolation process.runner process.shutdown"
+    ),
     # What an agent serves to the API server: logs, exec, ports, and resource usage.
     "agent/serve": "server",
     # The kinds that are always there, each declared in the module of its theme.

@@ -13,7 +13,7 @@ the runner does, and keeps what it did where a crash of the agent cannot reach i
 Nothing here speaks to the API server.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -171,6 +171,17 @@ class CannotRun(Exception):
         self.reason = reason
 
 
+class CannotPull(Exception):
+    """The image cannot be had, for now or for good. `reason` is what the container waits with."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+Pull = Callable[[], Awaitable[None]]
+
+
 class Session(Protocol):
     """A command that runs beside a container, with its streams."""
 
@@ -249,6 +260,10 @@ class Runner(Protocol):
     async def place(self, pod_uid: str, namespace: str, name: str, volumes: Sequence[VolumePlan]) -> PodPlace:
         """Make, or bring up to date, the directories of a pod. Changed files of a volume are replaced all at once, as
         seen by the containers. Raises `CannotRun`."""
+
+    def pull(self, image: str, policy: str) -> Pull | None:
+        """What brings the image of a container onto the machine, by its `imagePullPolicy`. None: there is nothing to
+        pull. Raises `CannotPull`, and so does what it returns, when it is called and awaited."""
 
     async def run(self, spec: ContainerSpec) -> None:
         """Begin a container, once. Returns when that is durable; what becomes of it is in `instances`. Raises

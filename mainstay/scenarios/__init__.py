@@ -27,6 +27,7 @@ from mainstay.scenarios.ghost_node import SCENARIO as GHOST_NODE
 from mainstay.scenarios.half_said import SCENARIO as HALF_SAID
 from mainstay.scenarios.held_controller import SCENARIO as HELD_CONTROLLER
 from mainstay.scenarios.held_rollout import SCENARIO as HELD_ROLLOUT
+from mainstay.scenarios.image_pulls import SCENARIO as IMAGE_PULLS
 from mainstay.scenarios.job_of_the_same_name import SCENARIO as JOB_OF_THE_SAME_NAME
 from mainstay.scenarios.last_of_its_zone import SCENARIO as LAST_OF_ITS_ZONE
 from mainstay.scenarios.late_commits import SCENARIO as LATE_COMMITS
@@ -106,6 +107,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         BIND_WITHOUT_ANSWER,
         BINDING_DURING_NODE_FAILURE,
         DUPLICATE_RESERVATION,
+        IMAGE_PULLS,
         LATE_COMMITS,
         LATE_CREATE,
         SCALED_UP_MEANWHILE,

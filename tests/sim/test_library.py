@@ -311,6 +311,7 @@ async def test_a_second_disturbance_replaces_the_first(sim: Simulation):
         ("disk-full", "its store has no disk"),
         ("power-cut", "its store has no disk"),
         ("node-death", "it has no nodes"),
+        ("slow-pull", "its nodes pull no images"),
         ("version-skew", "no program has other versions"),
     ],
 )

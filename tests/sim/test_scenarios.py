@@ -27,6 +27,7 @@ from tests.twins import (
     found,
     freshness,
     holds,
+    image_pulls,
     intents,
     jobs,
     ledger,
@@ -64,6 +65,10 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("admission-policies", admission_policies.names_the_first_version_that_changed_a_write, "admission policies: "),
     ("admission-policies", admission_policies.validates_what_was_sent, "admission policies: "),
     ("admission-policies", admission_policies.runs_a_policy_again_for_its_own_change, "admission policies: "),
+    # F4, T2: images that are slow to come
+    ("image-pulls", image_pulls.pulls_again_without_backing_off, "image pulls: "),
+    ("image-pulls", image_pulls.counts_a_failed_pull_as_a_crash, "image pulls: "),
+    ("image-pulls", image_pulls.begins_a_container_after_the_first_failed_pull, "image pulls: "),
     # 2: a node goes unheard
     ("ghost-node", caches.keeps_what_is_missing_from_a_state, "placed: "),
     ("ghost-node", scenarios.knows_nothing_of_what_goes, "placed: "),

@@ -162,3 +162,13 @@ def _time(moment: datetime) -> str | None:
 
 def _without_empty(fields: Object) -> Object:
     return {name: value for name, value in fields.items() if value}
+
+
+def find_waiting_reasons(status: Object) -> dict[str, tuple[str, str]]:
+    """By container of a pod's status: reason and message of what it waits for; empty if it does not wait."""
+    found = {}
+    for group in ("initContainerStatuses", "containerStatuses"):
+        for each in status.get(group) or ():
+            waiting = (each.get("state") or {}).get("waiting") or {}
+            found[each["name"]] = waiting.get("reason") or "", waiting.get("message") or ""
+    return found

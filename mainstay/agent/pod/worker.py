@@ -24,6 +24,7 @@ from typing import Any, Final, assert_never
 
 from mainstay.agent.node.addresses import PodAddresses
 from mainstay.agent.node.node import NodeAgent
+from mainstay.agent.pod.container_status import find_waiting_reasons
 from mainstay.agent.pod.events import PodEvents
 from mainstay.agent.pod.facts import ContainerWaiting, HookRunning, HookState, PodFacts, PodRefused, ProbeVerdicts
 from mainstay.agent.pod.handlers import HandlerTarget
@@ -32,6 +33,7 @@ from mainstay.agent.pod.lifecycle import decide
 from mainstay.agent.pod.plan import End, EndReason, MakeVolumes, PodPlan, Prune, RemovePod, RunHook, StartContainer
 from mainstay.agent.pod.preparation import TRY_AGAIN_AFTER, Preparing
 from mainstay.agent.pod.prober import ProbeTask, has_probes
+from mainstay.agent.pod.pulls import ImagePulls
 from mainstay.agent.pod.record import AgentRecording, PodDecisionSummary, gone, summarize_plan, write_for
 from mainstay.agent.pod.status_report import RETRY, StatusReport, Turns
 from mainstay.agent.runner import CannotRun, ContainerId, Exited, PodPlace, Runner, Running, State
@@ -109,6 +111,7 @@ class PodWorker:
         self._place_at_ns = 0
         self._refresh_at_ns = 0
         self._waiting: dict[str, ContainerWaiting] = {}
+        self._pulls = ImagePulls(home.runner, home.clock, home.events, self._spawn, self._pulled)
         self._hooks: dict[ContainerId, HookState] = {}
         self._probing: dict[ContainerId, ProbeTask] = {}
         self._verdicts: dict[ContainerId, ProbeVerdicts] = {}
@@ -372,6 +375,11 @@ class PodWorker:
         container = _container(self._pod, step.name)
         if self._place is None or container is None:
             return None
+        hold = self._pulls.ensure(self._pod, container)
+        if hold is not None:
+            self._waiting[step.name] = hold
+            self.wake()
+            return None
         spec = await home.preparing.container_spec(self._pod, container, step.attempt, self._place, self._address)
         if isinstance(spec, ContainerWaiting):
             self._waits(step.name, spec)
@@ -402,6 +410,14 @@ class PodWorker:
         if self._waiting.pop(step.name, None) is not None:
             self.wake()
         return None
+
+    def _pulled(self, name: str, waiting: ContainerWaiting | None) -> None:
+        """A pull has ended: the container can be begun, or has to wait."""
+        if waiting is None:
+            self._waiting.pop(name, None)
+        else:
+            self._waiting[name] = waiting
+        self.wake()
 
     def _waits(self, name: str, why: ContainerWaiting) -> None:
         before = self._waiting.get(name)
@@ -521,8 +537,8 @@ class PodWorker:
                 continue
             del self._begun[id_]
             events.normal(self._pod, "Started", f"Container started: {id_.name}", id_.name)
-        before = _reasons(self._pod.get("status") or {})
-        for name, (reason, message) in _reasons(plan.status).items():
+        before = find_waiting_reasons(self._pod.get("status") or {})
+        for name, (reason, message) in find_waiting_reasons(plan.status).items():
             if reason == "CrashLoopBackOff" and before.get(name, ("", ""))[0] != reason:
                 events.warning(self._pod, "BackOff", message, name)
 
@@ -572,16 +588,6 @@ def _all_is_well(pod: Object, instances: Mapping[ContainerId, State]) -> Mapping
     if not any(map(has_probes, _containers(pod))):
         return {}
     return {id_: ProbeVerdicts(is_started=True, is_ready=True) for id_ in instances}
-
-
-def _reasons(status: Object) -> dict[str, tuple[str, str]]:
-    """By container: what it waits for."""
-    found = {}
-    for group in ("initContainerStatuses", "containerStatuses"):
-        for each in status.get(group) or ():
-            waiting = (each.get("state") or {}).get("waiting") or {}
-            found[each["name"]] = waiting.get("reason") or "", waiting.get("message") or ""
-    return found
 
 
 def _nanoseconds(duration: timedelta) -> int:

@@ -23,6 +23,7 @@ from mainstay.agent.runner import (
     LogQuery,
     NoSuchContainer,
     PodPlace,
+    Pull,
     Running,
     Session,
     State,
@@ -30,6 +31,7 @@ from mainstay.agent.runner import (
     VolumePlan,
 )
 from mainstay.agent.runners.pretend_containers import Behave, Behaviour, PretendContainers
+from mainstay.agent.runners.pretend_images import PretendImages
 from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.env import Clock, Env
@@ -71,16 +73,20 @@ class PretendRunner:
         self._clock: Clock = env.clock
         behave = choose_behaviour(env, delays or Delays(), failure_rate, label)
         self._containers = PretendContainers(env.clock, _later, behave)
+        self._images = PretendImages()
         self._remembers = False
         self._answer: Answer = _succeeds
         self._load: Load = use_little
         self._changed: Callable[[str], None] | None = None
 
     @classmethod
-    def on(cls, containers: PretendContainers, env: Env, answer: Answer, load: Load) -> "PretendRunner":
+    def on(
+        cls, containers: PretendContainers, images: PretendImages, env: Env, answer: Answer, load: Load
+    ) -> "PretendRunner":
         """One for a machine that outlives it."""
         runner = cls(env)
-        runner._containers, runner._remembers, runner._answer, runner._load = containers, True, answer, load
+        runner._containers, runner._images, runner._remembers = containers, images, True
+        runner._answer, runner._load = answer, load
         return runner
 
     async def start(self) -> None:
@@ -110,6 +116,9 @@ class PretendRunner:
         self._containers.place(pod_uid)
         directory = f"/pretend/{pod_uid}"
         return PodPlace(directory=directory, volumes={each.name: f"{directory}/{each.name}" for each in volumes})
+
+    def pull(self, image: str, policy: str) -> Pull | None:
+        return self._images.pull(image, policy)
 
     async def run(self, spec: ContainerSpec) -> None:
         self._containers.run(spec)

@@ -133,9 +133,12 @@ def _starting(pod: Object) -> Holdup:
         if each.get("reason") in HOPELESS:
             message = str(each.get("message") or "")[:MESSAGE_LENGTH_MAX]
             return Holdup(PodStage.READY, "agent", each["reason"], message, ProgressVerdict.STUCK)
-    reason = next((str(each["reason"]) for each in waiting if each.get("reason")), "")
+    first = next((each for each in waiting if each.get("reason")), None)
+    if first is not None:
+        message = str(first.get("message") or "")[:MESSAGE_LENGTH_MAX]
+        return Holdup(PodStage.READY, "agent", str(first["reason"]), message)
     said = pod_state.find_condition(pod, "Ready") or _NOTHING
-    return Holdup(PodStage.READY, "agent", reason or str(said.get("reason") or "Starting"))
+    return Holdup(PodStage.READY, "agent", str(said.get("reason") or "Starting"))
 
 
 def pending_reasons(holdups: Iterable[Holdup]) -> tuple[PendingReason, ...]:

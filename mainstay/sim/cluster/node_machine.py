@@ -15,6 +15,7 @@ from typing import Final
 from mainstay.agent.runner import ContainerId, ContainerSpec, Exited, State
 from mainstay.agent.runners.pretend import Answer, Load, PretendRunner, use_little
 from mainstay.agent.runners.pretend_containers import Behave, Behaviour, PretendContainers
+from mainstay.agent.runners.pretend_images import PretendImages
 from mainstay.env import Env
 from mainstay.env.machine import MachineFacts
 from mainstay.sim.cluster.history import ContainerEnded, ContainerStarted, History
@@ -34,6 +35,8 @@ class SimMachine:
         """What commands beside containers end with."""
         self.load: Load = use_little
         """What each container uses that runs."""
+        self.images = PretendImages()
+        """All are there, unless it is given a registry to pull from."""
         self._sim = sim
         self._history = history
         self._began: dict[ContainerId, None] = {}
@@ -42,7 +45,11 @@ class SimMachine:
     def runner(self, env: Env) -> PretendRunner:
         """For one incarnation of the agent."""
         return PretendRunner.on(
-            self.containers, env, lambda id_, command: self.answer(id_, command), lambda id_: self.load(id_)
+            self.containers,
+            self.images,
+            env,
+            lambda id_, command: self.answer(id_, command),
+            lambda id_: self.load(id_),
         )
 
     def reboot(self) -> None:

@@ -30,3 +30,4 @@ class NodeDeath:
         world.machines[node.name].reboot()
         if is_new:
             world.sim.get_disk(node.name).wipe()
+            world.machines[node.name].images.wipe()

@@ -24,6 +24,7 @@ from mainstay.sim.faults.old_state import OldState
 from mainstay.sim.faults.overloaded import Overloaded
 from mainstay.sim.faults.pause import Pause, ServerPause
 from mainstay.sim.faults.power_cut import PowerCut
+from mainstay.sim.faults.pulls import FailedPull, SlowPull
 from mainstay.sim.faults.reorder import Reorder
 from mainstay.sim.faults.request_lost import RequestLost
 from mainstay.sim.faults.restart import Restart
@@ -57,6 +58,8 @@ TIMED: Final[dict[str, Timed]] = {
         LeaderLoss(),
         ClockSkew(),
         NodeDeath(),
+        SlowPull(),
+        FailedPull(),
         # What is told, and when.
         ServerBehind(),
         StaleServer(),

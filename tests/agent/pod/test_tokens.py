@@ -40,7 +40,7 @@ def keep_volumes(world: World, node: str) -> dict[str, Sequence[VolumePlan]]:
             return await super().place(pod_uid, namespace, name, volumes_)
 
     def runner(env: Env) -> PretendRunner:
-        return Keeping.on(machine.containers, env, lambda id_, command: 0, machine.load)
+        return Keeping.on(machine.containers, machine.images, env, lambda id_, command: 0, machine.load)
 
     machine.runner = runner  # type: ignore[method-assign]
     world.programs[node].crash()

@@ -249,6 +249,11 @@ def _waits(
     if reason == "LeaseNotHeld":
         text = f"{who} must run at most once, and {node} does not hold its lease: {message}"
         return blocked(Cause.NODE_FENCED, text, message)
+    if reason == "ContainerCreating" and message:
+        text = f"{who} is starting on {node}: {message}"
+        link = waiting("agent", shortened(message, 120), said_by(pod, ready))
+        said = sentence(shortened(text))
+        return Finding(cause=Cause.STARTING, sentence=said, verdict=Verdict.WAITING, since=since, chain=(link,))
     if reason not in _NO_NEWS:
         text = f"container {name} of {who} cannot be started on {node} ({reason})" + (f": {message}" if message else "")
         return blocked(Cause.CONTAINER_CANNOT_START, text[0].upper() + text[1:], f"{reason}: {shortened(message, 120)}")

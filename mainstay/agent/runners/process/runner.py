@@ -231,6 +231,9 @@ class ProcessRunner:
         owners = VolumeOwners(self._take_block(pod)) if plans and self._has_blocks else None
         return PodPlace(directory=str(pod), volumes={plan.name: place_volume(pod, plan, owners) for plan in plans})
 
+    def pull(self, image: str, policy: str) -> None:
+        """See `Runner`. Containers are started from what is on this machine: an image is only a name."""
+
     async def run(self, spec: ContainerSpec) -> None:
         key = spec.id
         _check_names(key.pod_uid, key.name)

@@ -1,8 +1,10 @@
 """Why a container does not run follows from what its agent says for programs. Its words may be any."""
 
+from datetime import timedelta
 from typing import Any
 
 from mainstay.agent.pod.why.kubelet_text import find_probe
+from mainstay.agent.runners.pretend_images import PullOutcome
 from mainstay.api.kind_names import CONFIG_MAPS, EVENTS, PODS, SECRETS
 from mainstay.explain.why.answer import Verdict
 from mainstay.explain.why.causes import Cause
@@ -83,3 +85,21 @@ def test_an_event_of_a_kubelet_has_only_its_words():
     assert find_probe("Liveness probe failed: HTTP probe failed with statuscode: 500") == "Liveness"
     assert find_probe("Readiness probe failed: ") == "Readiness"
     assert find_probe("Container web failed liveness probe, will be restarted") == ""
+
+
+async def test_an_image_that_is_being_pulled_is_named_and_so_is_one_that_cannot_be(sim: Simulation):
+    async with a_cluster(sim, ACTING) as cluster:
+        images = cluster.world.machines["node-a"].images
+        images.registry = lambda image: PullOutcome(timedelta(minutes=1))
+        await cluster.client.create(PODS, a_pod("slow"), "default")
+        await rest(10)
+        slow = await asked(cluster, PODS, "slow")
+        images.registry = lambda image: PullOutcome(problem="manifest unknown")
+        await cluster.client.create(PODS, a_pod("web"), "default")
+        await rest(5)
+        failed = await asked(cluster, PODS, "web")
+
+    assert (slow.cause, slow.verdict) == (Cause.STARTING, Verdict.WAITING)
+    assert "is starting on node-a: pulling image" in slow.sentence
+    assert (failed.cause, failed.verdict) == (Cause.IMAGE_UNAVAILABLE, Verdict.BLOCKED)
+    assert "(ImagePullBackOff)" in failed.sentence
