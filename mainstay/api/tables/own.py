@@ -9,8 +9,7 @@ from typing import Any
 
 from mainstay.api.holds import HoldPhase, parse_hold
 from mainstay.api.kind import Object
-from mainstay.api.objectives import BURNING, get_objectives
-from mainstay.api.pod_state import find_condition
+from mainstay.api.objectives import BURNING
 from mainstay.api.tables.fields import at, flag, mapping, moment, text
 from mainstay.api.tables.table import AGE, NAME, Cell, Filled, count_at, filled, flag_at, of, table, text_at
 from mainstay.api.tables.texts import NONE, plain, quantity
@@ -71,16 +70,25 @@ def _objective_target(slo: Object, now: datetime) -> str:
     return f"{text(slo, 'spec.target.kind')}/{text(slo, 'spec.target.name')}"
 
 
-def _is_burning(slo: Object, now: datetime) -> str:
-    return plain((find_condition(slo, BURNING) or {}).get("status") or "Unknown")
+def _parts(found: Object, path: str) -> list[dict[str, Any]]:
+    """The objects in a list, whatever else is there."""
+    value = at(found, path)
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _burning_reason(slo: Object, now: datetime) -> str:
-    return plain((find_condition(slo, BURNING) or {}).get("reason") or NONE)
+def _burning(name: str, otherwise: str) -> Cell:
+    """A field of the condition."""
+
+    def write(slo: Object) -> str:
+        said = [each for each in _parts(slo, "status.conditions") if each.get("type") == BURNING]
+        return plain(said[0].get(name)) or otherwise if said else otherwise
+
+    return of(write)
 
 
 def _budget_left(slo: Object, now: datetime) -> str:
-    left = [each["budgetLeftPercent"] for each in get_objectives(slo) if isinstance(each.get("budgetLeftPercent"), int)]
+    found = [each.get("budgetLeftPercent") for each in _parts(slo, "status.objectives")]
+    left = [each for each in found if isinstance(each, int)]
     return f"{min(left)}%" if left else NONE
 
 
@@ -154,8 +162,8 @@ TABLES = {
     (_GROUP, "ServiceLevelObjective"): table(
         NAME,
         filled("Target", _objective_target, "What it is about."),
-        filled("Burning", _is_burning, "Whether a budget burns faster than it lasts."),
-        filled("Reason", _burning_reason, "Why it is said to burn or not."),
+        filled("Burning", _burning("status", "Unknown"), "Whether a budget burns faster than it lasts."),
+        filled("Reason", _burning("reason", NONE), "Why it is said to burn or not."),
         filled("Budget", _budget_left, "What is left of the smallest budget of the last hour."),
         AGE,
     ),
