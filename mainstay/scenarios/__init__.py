@@ -19,6 +19,7 @@ from mainstay.scenarios.disk_world import SCENARIO as DISK_WORLD
 from mainstay.scenarios.duplicate_reservation import SCENARIO as DUPLICATE_RESERVATION
 from mainstay.scenarios.each_pod_counted_once import SCENARIO as EACH_POD_COUNTED_ONCE
 from mainstay.scenarios.eviction_and_budget import SCENARIO as EVICTION_AND_BUDGET
+from mainstay.scenarios.exclusive_devices import SCENARIO as EXCLUSIVE_DEVICES
 from mainstay.scenarios.fenced_before_replaced import SCENARIO as FENCED_BEFORE_REPLACED
 from mainstay.scenarios.flood import SCENARIO as FLOOD
 from mainstay.scenarios.frozen_evictions import SCENARIO as FROZEN_EVICTIONS
@@ -103,6 +104,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         PROMISED_ROOM,
         WHOSE_ROOM,
         STALE_CANDIDATE,
+        EXCLUSIVE_DEVICES,
         POLICY_SCOPES,
         BIND_WITHOUT_ANSWER,
         BINDING_DURING_NODE_FAILURE,

@@ -154,7 +154,7 @@ class LateCommits(UserStage):
         with suppress(LedgerMismatch):
             less = released(ledger_in(ledger), decode_charge(charge.value))
             checks = [Check(charge.key, charge.revision), Check(ledger.key, ledger.revision)]
-            await self.world.commit(checks, [DeleteEntry(charge.key), build_write(ledger.key, less)])
+            await self.world.commit(checks, [DeleteEntry(charge.key), build_write(ledger.key, less, ledger)])
 
     async def _require_uncharged(self, name: str) -> None:
         revision = await self.world.store.revision()

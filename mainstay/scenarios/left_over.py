@@ -89,7 +89,7 @@ class LeftOver(HealthStage):
         wrong = Charge(f"unknown-{self.choose('who', 9)}", "default/unknown", node, {"cpu": 5}, ())
         entry = await store.get(ledger_key(node))
         if entry is not None:
-            await store.commit([], [build_write(entry.key, charged(ledger_in(entry), wrong))])
+            await store.commit([], [build_write(entry.key, charged(ledger_in(entry), wrong), entry)])
 
     async def check(self) -> None:
         store = self.world.store

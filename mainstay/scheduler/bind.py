@@ -9,7 +9,7 @@ may or may not have happened. Nothing is sent twice here; bindings.py has what t
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,15 +17,30 @@ import msgspec
 
 from mainstay.api.annotations import RESERVATION
 from mainstay.api.causes import BindingCause
-from mainstay.api.headers import DECISION, OBSERVED, OPERATION, TERM
-from mainstay.api.kind_names import PODS
+from mainstay.api.headers import CAUSE, DECISION, OBSERVED, OPERATION, TERM
+from mainstay.api.kind_names import NODES, PODS, RESERVATIONS
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, BadRequest, Conflict, Fenced, NotFound
+from mainstay.journal.record import ViewPart
 
 BATCHES: Final = "/apis/mainstay.dev/v1/bindings"
 BATCH_MAX: Final = 500  # More are not taken by a server.
 
 _PLAIN_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRevisions:
+    """Up to which revision of each kind a decision has seen what is on nodes. 0: the server has no such kind."""
+
+    pods: int
+    nodes: int = 0
+    reservations: int = 0
+
+
+def find_seen(view: Iterable[ViewPart]) -> SeenRevisions:
+    revisions = {part.kind: part.revision for part in view}
+    return SeenRevisions(*(revisions.get(kind.text, 0) for kind in (PODS, NODES, RESERVATIONS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +51,13 @@ class Bind:
     name: str
     uid: str
     node: str
-    observed: int
-    """The revision of pods that the decision has seen."""
+    observed: SeenRevisions
     operation: str
     decision: str
     cause: str = ""
     reservation: str = ""
+    is_strict: bool = False
+    """To be refused if the node has changed since, by what was not seen: for what is exclusive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +107,14 @@ class _Item(msgspec.Struct, omit_defaults=True):
     decision: str = ""
     cause: str = ""
     reservation: str = ""
+    observedNodes: int = 0  # noqa: N815 - as it is called on the wire
+    observedReservations: int = 0  # noqa: N815
+    strict: bool = False
 
 
 class _Batch(msgspec.Struct, rename="camel"):
     items: list[_Item]
+    scheduler: str = ""
     kind: str = "BindingList"
     api_version: str = "mainstay.dev/v1"
 
@@ -127,8 +147,10 @@ _decode_plain = msgspec.json.Decoder(_Plain).decode
 
 
 class Binder:
-    def __init__(self, client: Client, *, term: str = "") -> None:
+    def __init__(self, client: Client, *, term: str = "", scheduler: str = "") -> None:
+        """`scheduler` names who decides, and what it assumes: pods that it has bound are no news to it."""
         self._client = client
+        self._scheduler = scheduler
         self._headers = {TERM: term} if term else {}
         self._has_batches: bool | None = None
         """None until a server has been asked."""
@@ -143,7 +165,7 @@ class Binder:
 
     async def _batch(self, binds: Sequence[Bind]) -> list[Answer] | None:
         """None if the server knows no such thing."""
-        body = _encode(_Batch([_item(bind) for bind in binds]))
+        body = _encode(_Batch([_item(bind) for bind in binds], self._scheduler))
         try:
             response = await self._client.request("POST", BATCHES, body=body, headers=self._headers)
             results = _decode_results(response.body).items
@@ -185,10 +207,10 @@ class Binder:
         }
         headers = {
             **self._headers,
-            OBSERVED: str(bind.observed),
+            OBSERVED: self._describe_observed(bind),
             OPERATION: bind.operation,
             DECISION: bind.decision,
-            "Mainstay-BindingCause": bind.cause,
+            CAUSE: bind.cause,
         }
         path = PODS.path(bind.namespace, bind.name, "binding")
         try:
@@ -208,6 +230,13 @@ class Binder:
         except msgspec.DecodeError as error:
             return Unknown(f"invalid answer from the API server: {error}")
 
+    def _describe_observed(self, bind: Bind) -> str:
+        seen = bind.observed
+        found = [f"pods={seen.pods}", f"nodes={seen.nodes}"]
+        found += [f"reservations={seen.reservations}"] if seen.reservations else []
+        found += [f"by={self._scheduler}"] if self._scheduler else []
+        return ";".join([*found, "strict"] if bind.is_strict else found)
+
     async def _find_outcome(self, bind: Bind, message: str) -> Answer:
         """A conflict without a cause: the pod is bound, perhaps by ourselves, or about to go, or another one."""
         try:
@@ -224,9 +253,18 @@ class Binder:
 
 
 def _item(bind: Bind) -> _Item:
-    metadata = _Metadata(bind.namespace, bind.name, bind.uid)
+    seen = bind.observed
     return _Item(
-        metadata, _Target(bind.node), bind.observed, bind.operation, bind.decision, bind.cause, bind.reservation
+        _Metadata(bind.namespace, bind.name, bind.uid),
+        _Target(bind.node),
+        seen.pods,
+        bind.operation,
+        bind.decision,
+        bind.cause,
+        bind.reservation,
+        seen.nodes,
+        seen.reservations,
+        bind.is_strict,
     )
 
 

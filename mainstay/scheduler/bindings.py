@@ -186,6 +186,8 @@ class Bindings:
         pod.left_out[node] = None
         if answer.cause is BindingCause.HELD_BY_GHOSTS:
             self.unconfirmed.refused(node)
+        if answer.cause is BindingCause.STALE:
+            self._state.feed.await_change(node)
         if answer.cause is not BindingCause.OTHER and len(pod.left_out) < self._settings.candidates_max:
             may = allowed(collect_bind_conflicts(str(pod.key), len(pod.left_out), str(answer.cause)))
             if EvidenceResponse.SLOW_DOWN in may:

@@ -216,7 +216,7 @@ class Scheduler:
         cycle = self.cycle = Cycle(
             self._env,
             ClusterView(pods, self.settings.names, self._seen, self.current_policies, self._objects),
-            ClusterWriters(self.client, Binder(self.client, term=text), reporter),
+            ClusterWriters(self.client, Binder(self.client, term=text, scheduler=author.cycle), reporter),
             RecordWriter(self._env, author, self._recorder),
             SCHEDULER if term is not None else self.instance,
             self.settings.cycle,

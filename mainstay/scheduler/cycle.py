@@ -26,7 +26,7 @@ from mainstay.client.intent import Intent
 from mainstay.env import Env, tasks
 from mainstay.env.invariants import BrokenInvariant
 from mainstay.loop.holds import OPEN, Gate
-from mainstay.scheduler.bind import BATCH_MAX, Bind
+from mainstay.scheduler.bind import BATCH_MAX, Bind, SeenRevisions, find_seen
 from mainstay.scheduler.bindings import Bindings, ClusterWriters
 from mainstay.scheduler.cluster_state import ClusterState, ClusterView
 from mainstay.scheduler.counts import Result, SchedulerCounts
@@ -127,7 +127,7 @@ class Cycle:
             return
         mark, policies = queue.new_mark(), self._view.policies()
         setting = self._records.build_setting(self._view, self.state)
-        observed = self._view.pods.cache.revision
+        observed = find_seen(setting.view)
         attempts: list[BindAttempt] = []
         refused: list[tuple[PendingPod, Deciding, Unschedulable]] = []
         for pod in taken:
@@ -196,7 +196,7 @@ class Cycle:
             self.counts.disagreements += 1
             _logger.error("%s: decided %s from columns, but %s from objects", pod.key, decision, again)
 
-    def _bind(self, pending: PendingPod, deciding: Deciding, node: str, observed: int) -> Bind:
+    def _bind(self, pending: PendingPod, deciding: Deciding, node: str, observed: SeenRevisions) -> Bind:
         pod = pending.pod
         return Bind(
             pod.namespace,
@@ -208,6 +208,7 @@ class Cycle:
             deciding.name,
             f"pods/{pod.namespace}/{pod.name}@{pending.revision}",
             pod.pod_class.reservation,
+            pod.pod_class.is_exclusive,
         )
 
     def _name_operation(self, pod: PodToPlace, node: str) -> str:

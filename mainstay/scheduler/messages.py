@@ -35,6 +35,7 @@ _CURES: Final[Mapping[Cure, str]] = {
     Cure.RESERVATION_MADE: "its reservation is made",
     Cure.GHOSTS_GONE: "a node confirms that force-deleted pods have ended",
     Cure.PLACEMENT_POLICY: "another placement policy applies",
+    Cure.VIEW_CAUGHT_UP: "the scheduler observes the change of the node",
 }
 
 

@@ -66,6 +66,8 @@ class PodClass:
     zones: tuple[str, ...] | None
     """The only zones that it may run in, by what it requires of nodes; None if it does not say."""
     regions: tuple[str, ...] | None
+    is_exclusive: bool
+    """It takes devices, or room that was reserved: it is bound only by a view that shows its node as it is."""
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, PodClass) and self.key == other.key)
@@ -147,6 +149,7 @@ def build_class(pod: Object) -> PodClass:
             reservation=reservation,
             zones=nodes.find_values(ZONE_LABEL),
             regions=nodes.find_values(REGION_LABEL),
+            is_exclusive=bool(reservation) or any("/" in resource for resource in charge.requests),
         )
         _memo.put(key, found)
     return found

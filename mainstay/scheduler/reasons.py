@@ -41,6 +41,8 @@ class Cure(StrEnum):
     """A node confirmed that force-deleted pods no longer run."""
     PLACEMENT_POLICY = "PlacementPolicy"
     """Another policy, or none, applies to the pod."""
+    VIEW_CAUGHT_UP = "ViewCaughtUp"
+    """The cache shows a change of a node on which the server refused a binding because of it."""
 
 
 class RefusalReason(StrEnum):

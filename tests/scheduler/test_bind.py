@@ -7,11 +7,11 @@ from mainstay.client.client import Client
 from mainstay.client.connection import ServerResponse
 from mainstay.client.errors import BadRequest, Conflict, Fenced, NotFound, Throttled, Unavailable
 from mainstay.scheduler import bind as binding
-from mainstay.scheduler.bind import Bind, Binder, BindRefused, Bound, NotDone, Unknown
+from mainstay.scheduler.bind import Bind, Binder, BindRefused, Bound, NotDone, SeenRevisions, Unknown
 from tests.client.world import a_world
 from tests.scheduler.running import a_scheduler
 
-TWO = [Bind("default", name, f"uid-{name}", "n1", 5, f"op-{name}", f"op-{name}") for name in ("a", "b")]
+TWO = [Bind("default", name, f"uid-{name}", "n1", SeenRevisions(5), f"op-{name}", f"op-{name}") for name in ("a", "b")]
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answer: bytes | Exception) -> Binder:
@@ -107,7 +107,10 @@ async def test_a_conflict_without_a_cause_is_cleared_up_by_looking(sim, monkeypa
 
         monkeypatch.setattr(Client, "request", request)
         monkeypatch.setattr(Client, "get", get)
-        binds = [Bind("default", name, f"uid-{name}", "n1", 5, "", name) for name in ("bound", "gone", "new", "free")]
+        binds = [
+            Bind("default", name, f"uid-{name}", "n1", SeenRevisions(5), "", name)
+            for name in ("bound", "gone", "new", "free")
+        ]
 
         found = await binder.bind(binds)
 

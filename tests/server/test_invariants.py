@@ -220,7 +220,7 @@ async def test_a_sum_that_was_wrong_before_is_reported_and_breaks_nothing(
         await client.create(PODS, needing("one"))
         ledger = ledger_in(await store.get(ledger_key("n1")))
         spoiled = msgspec.structs.replace(ledger, used={"cpu": 7, "pods": 7})
-        await store.commit([], [build_write(ledger_key("n1"), spoiled)])
+        await store.commit([], [build_write(ledger_key("n1"), spoiled, None)])
 
         assert (await client.ask("POST", f"{PODS}/one/binding", to("n1"))).status == 201
 

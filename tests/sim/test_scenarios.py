@@ -119,6 +119,10 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("racing-schedulers", ledger.releases_twice, "capacity: "),
     ("racing-schedulers", ledger.charges_without_the_ledger_check, "capacity: "),
     ("stale-candidate", ledger.forgets_to_check_the_room, "capacity: "),
+    # Devices, and schedulers whose watches are late
+    ("exclusive-devices", ledger.is_strict_about_pods_only, "exclusive devices: "),
+    ("exclusive-devices", scheduling.takes_the_revision_of_pods_for_that_of_nodes, "exclusive devices: "),
+    ("exclusive-devices", scheduling.gives_devices_away_by_any_view, "exclusive devices: "),
     ("policy-scopes", policies.keeps_the_first_policies_that_it_saw, "policies: "),
     ("policy-scopes", policies.goes_by_one_policy_for_all_pods_of_a_step, "policies: "),
     ("policy-scopes", policies.divides_workloads_by_pod, "policies: "),

@@ -114,6 +114,7 @@ HAPPENS: dict[str, dict[str, Counting]] = {
         "said to be bound": partial(committed_with, b'"type":"SchedulingRetrying","status":"False","reason":"Bound"'),
     },
     "stale-candidate": {"refused under the canary": refused_under_the_canary},
+    "exclusive-devices": {"stale views": partial(refused_with, b'"Stale"')},
     "removed-by-force": {"held by ghosts": partial(refused_with, b'"HeldByGhosts"')},
     "racing-schedulers": {
         "bound by another": partial(refused_with, b'"AlreadyBound"'),

@@ -8,9 +8,12 @@ import pytest
 
 from mainstay.server.placement import charges
 from mainstay.server.placement.charges import Charging
+from mainstay.server.placement.ledger import room
 from mainstay.server.placement.ledger.charge import Charge
+from mainstay.server.placement.ledger.history import LedgerHistory, find_unseen
 from mainstay.server.placement.ledger.ledger import Ledger
 from mainstay.server.placement.ledger.room import BindOptions, find_refusal
+from mainstay.server.placement.observed import Observed
 from mainstay.server.storage import shared_writes
 from mainstay.server.storage.commit_points import TransactionParts
 from mainstay.server.storage.shared_writes import SharedWrites
@@ -21,6 +24,15 @@ Twin = Callable[[pytest.MonkeyPatch], None]
 
 def forgets_to_check_the_room(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(charges, "find_refusal", lambda ledger, revision, charge, asked: None)
+
+
+def is_strict_about_pods_only(patch: pytest.MonkeyPatch) -> None:
+    """Does not look at when the Node itself changed."""
+
+    def find(history: LedgerHistory, revision: int, observed: Observed) -> tuple[str, int, int] | None:
+        return find_unseen(history, revision, msgspec.structs.replace(observed, nodes=None))
+
+    patch.setattr(room, "find_unseen", find)
 
 
 def forgets_what_is_taken(patch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,16 @@
 """Bugs that a scheduler at work could have."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
 
 from mainstay.api.kind import Object
 from mainstay.client.entry import Change
-from mainstay.scheduler import cycle, report
-from mainstay.scheduler.bind import Answer, Bind, Binder, NotDone, Unknown
+from mainstay.journal.record import ViewPart
+from mainstay.scheduler import bind, cycle, report
+from mainstay.scheduler.bind import Answer, Bind, Binder, NotDone, SeenRevisions, Unknown
 from mainstay.scheduler.bindings import Bindings
 from mainstay.scheduler.cache.columns import NodeColumns
 from mainstay.scheduler.cache.feed import CacheFeed
@@ -17,10 +19,11 @@ from mainstay.scheduler.cache.vectors import Vectors
 from mainstay.scheduler.decide import decide
 from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.scheduler.policy import Policy
-from mainstay.scheduler.queue.pending_pods import BindAttempt
+from mainstay.scheduler.queue.pending_pods import BindAttempt, PendingPod
 from mainstay.scheduler.queue.pod_states import PodState
 from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue
 from mainstay.scheduler.reasons import Cure, Placed
+from mainstay.scheduler.record import Deciding
 from mainstay.server.placement import pod_to_bind
 
 Twin = Callable[[pytest.MonkeyPatch], None]
@@ -43,6 +46,26 @@ def takes_no_answer_for_a_no(patch: pytest.MonkeyPatch) -> None:
         honest(self, attempt, NotDone(answer.message) if isinstance(answer, Unknown) else answer)
 
     patch.setattr(Bindings, "_answered", answered)
+
+
+def takes_the_revision_of_pods_for_that_of_nodes(patch: pytest.MonkeyPatch) -> None:
+    """What it says to have seen of nodes is what it has seen of pods."""
+
+    def find_seen(view: Iterable[ViewPart]) -> SeenRevisions:
+        seen = bind.find_seen(view)
+        return SeenRevisions(seen.pods, seen.pods, seen.reservations)
+
+    patch.setattr(cycle, "find_seen", find_seen)
+
+
+def gives_devices_away_by_any_view(patch: pytest.MonkeyPatch) -> None:
+    """Never asks to be refused."""
+    honest = cycle.Cycle._bind
+
+    def unstrict(self: cycle.Cycle, pod: PendingPod, deciding: Deciding, node: str, observed: SeenRevisions) -> Bind:
+        return replace(honest(self, pod, deciding, node, observed), is_strict=False)
+
+    patch.setattr(cycle.Cycle, "_bind", unstrict)
 
 
 def tries_the_same_node_again(patch: pytest.MonkeyPatch) -> None:

@@ -48,15 +48,25 @@ class CacheFeed:
         self._reached = 0
         self.has_gone_back = False
         """The store is at an earlier revision than it was. Its reader sets it back."""
+        self._awaited: dict[str, None] = {}
+        """Nodes of which the server knows something that the caches do not show yet."""
+
+    def await_change(self, node: str) -> None:
+        """The server refused a binding because of a change of this node: tell the queue when the caches show one."""
+        self._awaited[node] = None
 
     # The kinds.
 
     def node_changed(self, change: Change) -> None:
         node = None if change.new is None else change.new.object()
-        self._tell(self._columns.node_changed(node, change.key.name), change.revision)
+        cures = self._columns.node_changed(node, change.key.name)
+        self._tell((*cures, *self._catch_up(change.key.name)), change.revision)
 
     def reservation_changed(self, change: Change) -> None:
-        self._tell(self._columns.reservation_changed(_object(change.old), _object(change.new)), change.revision)
+        new = _object(change.new)
+        cures = self._columns.reservation_changed(_object(change.old), new)
+        node = "" if new is None else (new.get("spec") or {}).get("nodeName") or ""
+        self._tell((*cures, *self._catch_up(node)), change.revision)
 
     def zone_quota_changed(self, change: Change) -> None:
         self._tell(self._columns.zone_quota_changed(_object(change.old), _object(change.new)), change.revision)
@@ -88,7 +98,8 @@ class CacheFeed:
         pod, uid = entry.object(), entry.uid
         spec: Object = pod.get("spec") or {}
         if spec.get("nodeName") or is_over(pod):
-            self._tell(self._columns.pod_changed(None, pod), revision)
+            cures = self._columns.pod_changed(None, pod)
+            self._tell((*cures, *self._catch_up(spec.get("nodeName") or "")) if self._awaited else cures, revision)
             self._leave(uid)
             return
         if uid in self._queue.pods.assumed:
@@ -107,6 +118,12 @@ class CacheFeed:
         )
         if self._queue.pods.count(PodState.ACTIVE):
             self._wake()
+
+    def _catch_up(self, node: str) -> tuple[Cure, ...]:
+        if node not in self._awaited:
+            return ()
+        del self._awaited[node]
+        return (Cure.VIEW_CAUGHT_UP,)
 
     def _gone(self, uid: str, revision: int) -> None:
         self._tell(self._columns.pod_changed(_just(uid), None), revision)

@@ -1,9 +1,10 @@
 """Many bindings in one request: each its own transaction and revision, each accepted or refused on its own.
 
     POST /apis/mainstay.dev/v1/bindings
-    { "kind": "BindingList", "apiVersion": "mainstay.dev/v1", "items": [
+    { "kind": "BindingList", "apiVersion": "mainstay.dev/v1", "scheduler": "scheduler-1a2b", "items": [
         { "metadata": { "namespace": "shop", "name": "web-1", "uid": "…" }, "target": { "name": "node-c12" },
-          "observed": 918812, "strict": false, "reservation": "…", "operation": "…", "decision": "…", "cause": "…" } ] }
+          "observed": 918812, "observedNodes": 918790, "observedReservations": 918001, "strict": false,
+          "reservation": "…", "operation": "…", "decision": "…", "cause": "…" } ] }
 
     200 { "kind": "BindingResultList", "apiVersion": "mainstay.dev/v1", "items": [
         { "status": "Bound", "revision": 918820 } |
@@ -11,7 +12,8 @@
         { "status": "Unknown", "code": 504, "reason": "Timeout", "message": "…" } ] }
 
 Results are in the order of the items. All are begun before any is waited for, so that the store makes them durable
-together. They are not a transaction: some may be bound and others not, also if the answer is lost. A scheduler
+together. `observed` is the revision of the pods, and of the others where they are not named; `scheduler` is who asks
+(observed.py). They are not a transaction: some may be bound and others not, also if the answer is lost. A scheduler
 that sends it has seen what it decides about, so a Node that is not there is refused.
 """
 
@@ -29,12 +31,14 @@ from mainstay.http.messages import Request
 from mainstay.journal.record import Subject
 from mainstay.server.auth.authorization import User
 from mainstay.server.placement.binding import BindingHandler, BindRequest
+from mainstay.server.placement.observed import Observed
 from mainstay.server.storage.operations import build_operation
 from mainstay.server.storage.store_errors import translate_store_error
 from mainstay.server.storage.write_context import WriteContext
 from mainstay.store.errors import OutcomeUnknown, StoreError
 
 ITEMS_MAX: Final = 500
+SCHEDULER_LENGTH_MAX: Final = 128
 
 
 class _Metadata(msgspec.Struct):
@@ -54,6 +58,8 @@ class _Item(msgspec.Struct):
     metadata: _Metadata
     target: _Target
     observed: int = 0
+    observedNodes: int | None = None  # noqa: N815 - as it is called on the wire
+    observedReservations: int | None = None  # noqa: N815
     strict: bool = False
     reservation: str = ""
     operation: str = ""
@@ -63,6 +69,7 @@ class _Item(msgspec.Struct):
 
 class _List(msgspec.Struct):
     items: list[_Item]
+    scheduler: str = ""
 
 
 class _Result(msgspec.Struct, omit_defaults=True):
@@ -87,7 +94,8 @@ async def bind_all(
     binder: BindingHandler, request: Request, user: User, context: WriteContext, clock: Clock, *, dry_run: bool
 ) -> bytes:
     """Carry out a request, and the body of its answer. Raises `StatusError` (400) for one that makes no sense."""
-    items = _items_in(request)
+    found = _read(request)
+    items, scheduler = found.items, found.scheduler
     now = format_time(clock.wall())
     if context.operation is not None:
         raise bad_request("a batch is not one write: name the operation in each of its items")
@@ -96,7 +104,10 @@ async def bind_all(
     async def bind(number: int, item: _Item) -> None:
         try:
             written = await binder.bind(
-                _build_request(item), now, _build_context(item, context, request, user, clock), dry_run=dry_run
+                _build_request(item, scheduler),
+                now,
+                _build_context(item, context, request, user, clock),
+                dry_run=dry_run,
             )
             results[number] = _Result("Bound", written.revision)
         except StatusError as error:
@@ -112,21 +123,23 @@ async def bind_all(
     return _encode(_Results(results))
 
 
-def _items_in(request: Request) -> list[_Item]:
+def _read(request: Request) -> _List:
     media = (request.headers.get("content-type") or "application/json").partition(";")[0].strip()
     if media != "application/json":
         text = f"unsupported content type {media!r}: a BindingList must be application/json"
         raise StatusError(415, StatusReason.UNSUPPORTED_MEDIA_TYPE, text, {})
     try:
-        items = _decode(request.body).items
+        found = _decode(request.body)
     except UNREADABLE as error:
         raise bad_request(f"request body is not a valid BindingList: {error}") from None
-    if len(items) > ITEMS_MAX:
-        raise bad_request(f"items: too many: {len(items)}: must have at most {ITEMS_MAX} items")
-    return items
+    if len(found.items) > ITEMS_MAX:
+        raise bad_request(f"items: too many: {len(found.items)}: must have at most {ITEMS_MAX} items")
+    if len(found.scheduler) > SCHEDULER_LENGTH_MAX:  # It is kept in ledgers.
+        raise bad_request(f"scheduler: too long: must have at most {SCHEDULER_LENGTH_MAX} characters")
+    return found
 
 
-def _build_request(item: _Item) -> BindRequest:
+def _build_request(item: _Item, scheduler: str) -> BindRequest:
     metadata = item.metadata
     if item.target.kind not in ("", "Node") or not item.target.name or not metadata.name:
         raise bad_request("a binding needs the name of a pod, and a target of kind Node with a name")
@@ -137,8 +150,13 @@ def _build_request(item: _Item) -> BindRequest:
         metadata.uid,
         metadata.annotations,
         metadata.labels,
-        item.observed,
-        item.strict,
+        Observed(
+            item.observed,
+            item.observed if item.observedNodes is None else item.observedNodes,
+            item.observed if item.observedReservations is None else item.observedReservations,
+            scheduler,
+            item.strict,
+        ),
         item.reservation or metadata.annotations.get(RESERVATION, ""),
     )
 

@@ -5,14 +5,13 @@ transaction, on condition that none of them has changed. A view that was out of 
 a fresh candidate; it never costs room that is not there.
 
     POST …/pods/NAME/binding   { target: { name: node-c12 } }       any Kubernetes scheduler
-    Mainstay-Observed: 918812[;strict]                              what the scheduler had seen; strict: refuse if the
+    Mainstay-Observed: pods=918812;nodes=918790[;strict]            what the scheduler had seen; strict: refuse if the
                                                                     node has changed since, whatever room there is
     POST /apis/mainstay.dev/v1/bindings                             many at once: batch_binding.py
 
 As in Kubernetes a plain binding to a Node that is not there is accepted. One that says what was observed is not.
 """
 
-import re
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -20,7 +19,6 @@ from msgspec import Struct
 from mainstay.api.annotations import RESERVATION
 from mainstay.api.causes import BindingCause
 from mainstay.api.errors import bad_request, invalid, not_found
-from mainstay.api.headers import OBSERVED
 from mainstay.api.kind import Object
 from mainstay.api.kinds.pods import POD
 from mainstay.server.placement.charges import NO_ROOM_HELD, Charging, HeldRoom
@@ -29,6 +27,7 @@ from mainstay.server.placement.ledger.ledger import ledger_in, ledger_key
 from mainstay.server.placement.ledger.recount import recount
 from mainstay.server.placement.ledger.refusals import LedgerRefusal, refused
 from mainstay.server.placement.ledger.room import BindOptions
+from mainstay.server.placement.observed import Observed, parse_observed
 from mainstay.server.placement.pod_to_bind import PodToBind
 from mainstay.server.storage.commit_points import NOTHING, TransactionParts
 from mainstay.server.storage.committer import Committer, WriteDecision
@@ -39,7 +38,6 @@ from mainstay.server.storage.stored import StoredWrite
 from mainstay.server.storage.write_context import NO_CONTEXT, WriteContext
 from mainstay.store.interface import Check, Put, Store, Write
 
-_OBSERVED_FORM: Final = re.compile(r"(?P<revision>[0-9]{1,18})(?P<strict>;\s*strict)?")
 _NO_TEXTS: Final[dict[str, str]] = {}
 
 
@@ -54,8 +52,7 @@ class BindRequest(Struct, frozen=True):
     annotations: dict[str, str] = _NO_TEXTS
     labels: dict[str, str] = _NO_TEXTS
     """To be copied to the pod, but for those of ours."""
-    observed: int | None = None
-    is_strict: bool = False
+    observed: Observed | None = None
     reservation: str = ""
 
 
@@ -119,7 +116,7 @@ class BindingHandler:
         held = NO_ROOM_HELD
         if reservation and self._reservations is not None:
             held = await self._reservations.claimed(reservation, pod.whole(), request.node)
-        asked = BindOptions(request.observed, request.is_strict, request.observed is not None, pod.bears_cordon)
+        asked = BindOptions(request.observed, request.observed is not None, pod.bears_cordon)
         charge = pod.charge_on(request.namespace, request.name, request.node)
         return await self._charging.bound(charge_key(request.namespace, request.name), charge, asked, held)
 
@@ -141,7 +138,6 @@ def parse_binding(namespace: str, name: str, binding: Object, observed: str | No
         raise bad_request("a binding needs a target of kind Node with a name")
     given: dict[str, Any] = binding.get("metadata") or {}
     annotations = given.get("annotations") or _NO_TEXTS
-    revision, is_strict = observed_in(observed)
     return BindRequest(
         namespace,
         name,
@@ -149,20 +145,9 @@ def parse_binding(namespace: str, name: str, binding: Object, observed: str | No
         given.get("uid") or "",
         annotations,
         given.get("labels") or _NO_TEXTS,
-        revision,
-        is_strict,
+        parse_observed(observed),
         annotations.get(RESERVATION, ""),
     )
-
-
-def observed_in(header: str | None) -> tuple[int | None, bool]:
-    """What `Mainstay-Observed` says: a revision, and whether it is meant strictly. Raises `StatusError` (400)."""
-    if not header:
-        return None, False
-    found = _OBSERVED_FORM.fullmatch(header)
-    if found is None:
-        raise bad_request(f"{OBSERVED} must be REVISION or REVISION;strict, and is {header!r}")
-    return int(found["revision"]), found["strict"] is not None
 
 
 def _require_free(pod: PodToBind, request: BindRequest) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from mainstay.api.errors import StatusError, StatusReason
 from mainstay.server.placement.ledger.charge import Charge, encode_charge
+from mainstay.server.placement.ledger.history import LedgerPart
 from mainstay.server.placement.ledger.ledger import (
     GHOSTS_MAX,
     Ledger,
@@ -76,7 +77,8 @@ class Charging:
                 raise refused(name, refusal)
             return charged(ledger, charge)
 
-        parts = await self._came(key, charge_revision, charge, change, is_checked=True)
+        by = "" if asked.observed is None else asked.observed.by
+        parts = await self._came(key, charge_revision, charge, change, by, is_checked=True)
         return parts if held.parts is NOTHING else joined((parts, held.parts))
 
     async def came(self, key: str, charge: Charge, charge_revision: int = ABSENT) -> TransactionParts:
@@ -88,7 +90,7 @@ class Charging:
         return await self._came(key, charge_revision, charge, change, is_checked=False)
 
     async def _came(
-        self, key: str, charge_revision: int, charge: Charge, change: "_LedgerChange", *, is_checked: bool
+        self, key: str, charge_revision: int, charge: Charge, change: "_LedgerChange", by: str = "", *, is_checked: bool
     ) -> TransactionParts:
         place = ledger_key(charge.node)
         zone = ledger_in(await self._shared.read(place)).zone
@@ -99,7 +101,8 @@ class Charging:
             ledger = ledger_in(entry)
             if ledger.zone != zone:
                 return None  # Another quota's business: begin again.
-            return (build_write(place, change(ledger, ABSENT if entry is None else entry.revision)),)
+            changed = change(ledger, ABSENT if entry is None else entry.revision)
+            return (build_write(place, changed, entry, LedgerPart.PODS, by),)
 
         own = TransactionParts((Check(key, charge_revision),), (written,), (_shared(place, shared),))
         return await self._counted(own, None, charge, is_checked=is_checked)
@@ -110,7 +113,8 @@ class Charging:
         place = ledger_key(old.node)
 
         def shared(entry: Entry | None) -> Sequence[Write]:
-            return (build_write(place, charged(released(ledger_in(entry), old), new)),)
+            changed = charged(released(ledger_in(entry), old), new)
+            return (build_write(place, changed, entry, LedgerPart.PODS),)
 
         written = Put(before.key, encode_charge(new))
         own = TransactionParts((Check(before.key, before.revision),), (written,), (_shared(place, shared),))
@@ -121,7 +125,7 @@ class Charging:
         place = ledger_key(charge.node)
 
         def shared(entry: Entry | None) -> Sequence[Write]:
-            return (build_write(place, released(ledger_in(entry), charge)),)
+            return (build_write(place, released(ledger_in(entry), charge), entry),)
 
         return await self._gone(before, charge, shared)
 
@@ -135,10 +139,10 @@ class Charging:
         def shared(entry: Entry | None) -> Sequence[Write]:
             ledger = ledger_in(entry)
             if not ledger.node_uid:  # Nothing runs on a node that is not there.
-                return (build_write(place, released(ledger, charge)),)
+                return (build_write(place, released(ledger, charge), entry),)
             if len(ledger.ghosts) >= GHOSTS_MAX:
                 raise _too_many_ghosts(charge)
-            return (build_write(place, mark_unconfirmed(ledger, charge)),)
+            return (build_write(place, mark_unconfirmed(ledger, charge), entry),)
 
         return await self._gone(before, charge, shared)
 

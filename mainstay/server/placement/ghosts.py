@@ -52,7 +52,7 @@ class Ghosts:
         def change(entry: Entry | None) -> Sequence[Write]:
             before = ledger_in(entry)
             left[:] = [confirm_gone(before, gone)]
-            return (build_write(key, left[0]),)
+            return (build_write(key, left[0], entry),)
 
         async def attempt() -> Ledger | None:
             # While the Node is there: if it goes, so do all of its ghosts.

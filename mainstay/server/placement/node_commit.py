@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mainstay.server.placement.ledger.history import LedgerPart
 from mainstay.server.placement.ledger.ledger import build_write, ledger_in, ledger_key
 from mainstay.server.placement.ledger.nodes import has_other_facts, read_facts, with_node, without_node
 from mainstay.server.storage.commit_points import Intended, TransactionParts
@@ -26,11 +27,10 @@ class NodePoint:
 
         def change(entry: Entry | None) -> Sequence[Write]:
             if facts is None:
-                return (build_write(key, without_node(ledger_in(entry))),) if entry is not None else ()
+                gone = without_node(ledger_in(entry))
+                return (build_write(key, gone, entry, LedgerPart.NODES),) if entry is not None else ()
             if entry is None and not is_made:
                 return ()  # It was made before there were ledgers. What needs one counts all of it (recount.py).
-            ledger = ledger_in(entry)
-            changed = with_node(ledger, facts)
-            return (build_write(key, changed),) if changed != ledger else ()
+            return (build_write(key, with_node(ledger_in(entry), facts), entry, LedgerPart.NODES),)
 
         return TransactionParts(shared=(SharedWrite(key, change),))

@@ -32,6 +32,7 @@ from mainstay.env.failed_objects import FailedObjects
 from mainstay.env.invariants import broken
 from mainstay.server.placement.charges import NO_ROOM_HELD, HeldRoom
 from mainstay.server.placement.ledger.charge import charge_for
+from mainstay.server.placement.ledger.history import LedgerPart
 from mainstay.server.placement.ledger.ledger import LedgerMismatch, build_write, held, ledger_in, ledger_key, let_go
 from mainstay.server.placement.ledger.recount import recount
 from mainstay.server.placement.ledger.refusals import LedgerRefusal
@@ -91,7 +92,8 @@ def holding(reservation: Object) -> SharedWrite:
         refusal = find_refusal(ledger, 0 if entry is None else entry.revision, charge, BindOptions(needs_node=True))
         if refusal is not None:
             raise _refused(reservation["metadata"]["name"], refusal)
-        return (build_write(key, held(ledger, charge.amounts, charge.ports)),)
+        now_held = held(ledger, charge.amounts, charge.ports)
+        return (build_write(key, now_held, entry, LedgerPart.RESERVATIONS),)
 
     return SharedWrite(key, change)
 
@@ -103,7 +105,7 @@ def letting_go(reservation: Object) -> SharedWrite:
 
     def change(entry: Entry | None) -> Sequence[Write]:
         try:
-            return (build_write(key, let_go(ledger_in(entry), charge.amounts, charge.ports)),)
+            return (build_write(key, let_go(ledger_in(entry), charge.amounts, charge.ports), entry),)
         except LedgerMismatch as problem:
             # Another write has just given it back, and then the reservation is not what it was: the commit will see to
             # that. Or it was never there: then a reservation that cannot end would only make things worse.

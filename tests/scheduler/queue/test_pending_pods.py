@@ -7,7 +7,7 @@ import pytest
 
 from mainstay.env.invariants import BrokenInvariant
 from mainstay.loop.record import Origin
-from mainstay.scheduler.bind import Bind
+from mainstay.scheduler.bind import Bind, SeenRevisions
 from mainstay.scheduler.pod_class import pod_to_place
 from mainstay.scheduler.queue.pending_pods import BindAttempt, PendingPod, PendingPods
 from mainstay.scheduler.queue.pod_states import STEPS, PodState
@@ -23,7 +23,7 @@ CURES = (Cure.NODE_ADDED, Cure.POD_REMOVED)
 def an_attempt(pod: PendingPod) -> BindAttempt:
     setting = Setting(Origin("scheduler"), 0, (), "")
     deciding = Deciding(setting, f"d-{pod.uid}", 1, pod.pod.namespace, pod.pod.name, pod.uid, 1, 1, 0, (), 0, ())
-    bind = Bind(pod.pod.namespace, pod.pod.name, pod.uid, "n1", 5, deciding.name, deciding.name)
+    bind = Bind(pod.pod.namespace, pod.pod.name, pod.uid, "n1", SeenRevisions(5), deciding.name, deciding.name)
     return BindAttempt(pod, deciding, bind, 0, 0, 0)
 
 

@@ -7,8 +7,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mainstay.server.auth.authorization import User
+from mainstay.server.placement.ledger.history import NO_HISTORY
 from mainstay.server.placement.ledger.ledger import Ledger, ledger_in, ledger_key
 from mainstay.server.placement.pod_to_bind import PodToBind, put_on
 from mainstay.server.storage.stored import stored
@@ -17,6 +19,8 @@ from mainstay.store.interface import DeleteEntry, Entry, Store
 from tests.server import world
 from tests.server.placement.ledger_cases import NODES, a_node, a_sized_pod, history_of, require_ledgers
 from tests.server.world import PODS, Answer, Client, a_server
+
+BATCH = "/apis/mainstay.dev/v1/bindings"
 
 AGENT = {"Authorization": "Bearer agent-of-n1"}
 
@@ -146,6 +150,54 @@ async def test_a_strict_binding_is_refused_when_the_node_has_changed_since(sim):
         assert (await bind(client, "b", Mainstay_Observed=seen)).status == 201
 
 
+async def test_a_strict_binding_is_refused_when_the_node_itself_has_changed_since(sim):
+    async with a_server(sim) as client:
+        node = await client.create(NODES, a_node())
+        await client.patch(f"{NODES}/n1", {"metadata": {"labels": {"disk": "slow"}}}, "merge")
+        pod = await client.create(PODS, a_sized_pod("a"))
+        changed = (await client.get(f"{NODES}/n1"))["metadata"]["resourceVersion"]
+        pods = f"pods={pod['metadata']['resourceVersion']}"
+
+        late = await bind(client, "a", Mainstay_Observed=f"{pods};nodes={node['metadata']['resourceVersion']};strict")
+        half = await bind(client, "a", Mainstay_Observed=f"{pods};strict")
+        seen = await bind(client, "a", Mainstay_Observed=f"{pods};nodes={changed};strict")
+
+    assert [cause(each)[1] for each in (late, seen)] == ["Stale", ""]
+    assert half.status == 400
+
+
+async def test_a_heartbeat_is_no_change_of_a_node(sim):
+    async with a_server(sim) as client:
+        node = await client.create(NODES, a_node())
+        pod = await client.create(PODS, a_sized_pod("a"))
+        ready = [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}]
+        await client.patch(f"{NODES}/n1/status", {"status": {"conditions": ready}}, "strategic-merge")
+        versions = [each["metadata"]["resourceVersion"] for each in (pod, node)]
+
+        answer = await bind(client, "a", Mainstay_Observed="pods={};nodes={};strict".format(*versions))
+
+    assert answer.status == 201
+
+
+async def test_the_bindings_of_one_scheduler_do_not_make_its_view_stale(sim):
+    async with a_server(sim) as client:
+        node = await client.create(NODES, a_node())
+        pods = [await client.create(PODS, a_sized_pod(name)) for name in ("a", "b", "c")]
+        seen = {"observed": int(pods[-1]["metadata"]["resourceVersion"])}
+        seen["observedNodes"] = int(node["metadata"]["resourceVersion"])
+
+        def items(*names: str) -> list[dict[str, Any]]:
+            return [{"metadata": {"name": name}, "target": {"name": "n1"}, "strict": True, **seen} for name in names]
+
+        own = await client.ask("POST", BATCH, {"scheduler": "one", "items": items("a", "b")})
+        other = await client.ask("POST", BATCH, {"scheduler": "two", "items": items("c")})
+        again = await client.ask("POST", BATCH, {"scheduler": "one", "items": items("c")})
+
+    assert [each["status"] for each in own.body["items"]] == ["Bound", "Bound"]
+    assert [each["reason"] for each in other.body["items"]] == ["Stale"]
+    assert [each["status"] for each in again.body["items"]] == ["Bound"]
+
+
 async def test_a_cordoned_node_takes_only_those_who_bear_it(sim):
     async with a_server(sim) as client:
         await client.create(NODES, a_node(unschedulable=True))
@@ -212,7 +264,7 @@ async def test_a_pod_that_has_ended_gives_back_what_it_was_charged_with_once(sim
             await client.patch(f"{PODS}/a/status", {"status": status}, "strategic-merge")
             assert await used_cpu(store) == (1000 if status["phase"] == "Running" else 0)
         await client.delete(f"{PODS}/a")
-        assert await ledger_of(store) == Ledger(
+        assert replace(await ledger_of(store), history=NO_HISTORY) == Ledger(
             node_uid=(await client.get(f"{NODES}/n1"))["metadata"]["uid"],
             allocatable={"cpu": 4000, "memory": 8 * 2**30, "pods": 10},
         )

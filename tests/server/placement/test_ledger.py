@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mainstay.api.causes import BindingCause
+from mainstay.api.errors import StatusError
 from mainstay.server.placement.ledger.charge import Charge, build_charge, charge_key, encode_charge
+from mainstay.server.placement.ledger.history import (
+    NO_HISTORY,
+    LedgerHistory,
+    LedgerPart,
+    find_unseen,
+    note_change,
+)
 from mainstay.server.placement.ledger.ledger import (
     EMPTY,
     Ledger,
@@ -29,6 +37,7 @@ from mainstay.server.placement.ledger.nodes import LedgerNode, has_other_facts, 
 from mainstay.server.placement.ledger.recount import HOLDS_MAX, STEP, compute_drift, find_drift, recount
 from mainstay.server.placement.ledger.refusals import LedgerRefusal, shown
 from mainstay.server.placement.ledger.room import BindOptions, bears_cordon, find_refusal, shortages
+from mainstay.server.placement.observed import Observed, parse_observed
 from mainstay.server.storage.stored import stored
 from mainstay.store import open_memory
 from mainstay.store.interface import DeleteEntry, Entry, Put, Write
@@ -64,9 +73,11 @@ def test_what_was_never_charged_cannot_be_given_back():
 def test_a_ledger_is_kept_as_long_as_it_says_something():
     ledger = charged(EMPTY, a_charge("a"))
 
-    assert build_write("k", ledger) == Put("k", encode_ledger(ledger))
+    written = build_write("k", ledger, None)
+    assert isinstance(written, Put)
+    assert replace(ledger_in(Entry("k", written.value, 1, 1, 1)), history=NO_HISTORY) == ledger
     assert ledger_in(Entry("k", encode_ledger(ledger), 1, 1, 1)) == ledger
-    assert build_write("k", released(ledger, a_charge("a"))) == DeleteEntry("k")
+    assert build_write("k", released(ledger, a_charge("a")), None) == DeleteEntry("k")
     assert ledger_in(None) == EMPTY
 
 
@@ -146,14 +157,14 @@ def test_accepted_bindings_never_take_more_than_there_is(pods: list[Charge], has
         (a_ledger(held_ports={PORT: 1}), a_charge("a", 1, PORT), ASKED, "PortTaken", "TCP/80/0.0.0.0"),
         (a_ledger(ports={"TCP/80/10.0.0.2": 1}), a_charge("a", 1, "TCP/80/10.0.0.1"), ASKED, None, ""),
         (
-            a_ledger(),
+            a_ledger(history=LedgerHistory(LedgerPart.NODES)),
             a_charge("a"),
-            BindOptions(observed=6, is_strict=True),
+            BindOptions(Observed(pods=9, nodes=6, is_strict=True)),
             "Stale",
-            "node n1 changed at revision 7, after the observed revision 6",
+            "node n1 changed at revision 7 by nodes, of which revision 6 was observed",
         ),
-        (a_ledger(), a_charge("a"), BindOptions(observed=7, is_strict=True), None, ""),
-        (a_ledger(), a_charge("a"), BindOptions(observed=6), None, ""),
+        (a_ledger(), a_charge("a"), BindOptions(Observed(pods=7, nodes=7, is_strict=True)), None, ""),
+        (a_ledger(), a_charge("a"), BindOptions(Observed(pods=6, nodes=6)), None, ""),
     ],
 )
 def test_a_pod_is_bound_only_where_there_is_room(
@@ -163,6 +174,82 @@ def test_a_pod_is_bound_only_where_there_is_room(
 
     assert (None if refusal is None else str(refusal.cause)) == cause
     assert words in (refusal.message if refusal is not None else "")
+
+
+# What was seen.
+
+NODE, POD, RESERVED, BACK = LedgerPart.NODES, LedgerPart.PODS, LedgerPart.RESERVATIONS, LedgerPart.NOTHING
+
+
+def history_of_writes(*writes: tuple[int, LedgerPart] | tuple[int, LedgerPart, str]) -> tuple[LedgerHistory, int]:
+    """What is known after these writes, each with its revision; and the last revision."""
+    history, before = NO_HISTORY, 0
+    for revision, part, *by in writes:
+        history, before = note_change(history, before, part, *by), revision
+    return history, before
+
+
+def unseen(history: tuple[LedgerHistory, int], by: str = "", **seen: int) -> str:
+    found = find_unseen(*history, Observed(**{"pods": 99, "nodes": 99, **seen}, by=by, is_strict=True))
+    return "" if found is None else found[0]
+
+
+def test_each_part_of_a_ledger_is_compared_with_what_was_seen_of_its_own_kind():
+    history = history_of_writes((10, NODE), (20, POD), (30, RESERVED), (40, BACK))
+
+    assert unseen(history, nodes=10, pods=20, reservations=30) == ""
+    assert unseen(history, nodes=9, pods=99, reservations=99) == "nodes"
+    assert unseen(history, nodes=99, pods=19, reservations=99) == "pods"
+    assert unseen(history, nodes=99, pods=99, reservations=29) == "reservations"
+    assert unseen(history, nodes=99, pods=99) == ""  # It does not say what it has seen of them.
+
+
+def test_room_that_is_given_back_is_no_change():
+    assert unseen(history_of_writes((10, NODE), (20, POD), (30, BACK)), nodes=10, pods=20) == ""
+
+
+def test_pods_that_a_scheduler_has_bound_itself_are_no_news_to_it():
+    own = history_of_writes((10, NODE), (20, POD, "one"), (30, POD, "one"))
+    mixed = history_of_writes((10, NODE), (20, POD, "one"), (30, POD, "two"), (40, POD, "one"))
+
+    assert (unseen(own, "one", pods=5), unseen(own, "two", pods=29), unseen(own, pods=29)) == ("", "pods", "pods")
+    assert (unseen(mixed, "one", pods=30), unseen(mixed, "one", pods=29)) == ("", "pods")
+    assert (unseen(mixed, "two", pods=40), unseen(mixed, "two", pods=39)) == ("", "pods")
+
+
+def test_pods_that_are_bound_without_a_name_are_news_to_all():
+    history = history_of_writes((10, NODE), (20, POD), (30, POD))
+
+    assert (unseen(history, "one", pods=29), unseen(history, pods=29)) == ("pods", "pods")
+
+
+def test_a_ledger_of_an_earlier_version_may_have_changed_by_anything():
+    assert unseen((NO_HISTORY, 20), nodes=19) == "nodes"
+    assert unseen((NO_HISTORY, 20), pods=19) == "pods"
+    assert unseen((NO_HISTORY, 20), pods=20, nodes=20) == ""
+
+
+@pytest.mark.parametrize(
+    ("header", "observed"),
+    [
+        (None, None),
+        ("918812", Observed(918812, 918812, 918812)),
+        ("918812;strict", Observed(918812, 918812, 918812, is_strict=True)),
+        ("pods=12; nodes=7 ;strict", Observed(12, 7, is_strict=True)),
+        ("pods=12;nodes=7;reservations=3;by=scheduler-1.a", Observed(12, 7, 3, "scheduler-1.a")),
+        ("pods=12", Observed(12)),
+    ],
+)
+def test_a_header_says_what_was_observed(header, observed):
+    assert parse_observed(header) == observed
+
+
+@pytest.mark.parametrize("header", ["soon", "pods=12;strict", "nodes=12;strict", "strict", "pods=x", "by=a b", ";"])
+def test_a_header_that_cannot_be_read_is_refused(header):
+    with pytest.raises(StatusError) as refusal:
+        parse_observed(header)
+
+    assert refusal.value.code == 400
 
 
 def test_a_refusal_names_everything_that_is_short():

@@ -196,7 +196,7 @@ async def forget_charge(store: LateStore, name: str) -> None:
     entry = await store.get(charge_key("default", name))
     assert entry is not None
     ledger = released(ledger_in(await store.get(ledger_key("n1"))), decode_charge(entry.value))
-    await store.commit([], [DeleteEntry(entry.key), build_write(ledger_key("n1"), ledger)])
+    await store.commit([], [DeleteEntry(entry.key), build_write(ledger_key("n1"), ledger, None)])
 
 
 async def a_recount_does_not_charge_a_pod_that_has_ended_at_the_commit(sim: Simulation) -> None:

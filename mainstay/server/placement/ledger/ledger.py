@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mainstay.server.placement.ledger.charge import Charge
+from mainstay.server.placement.ledger.history import NO_HISTORY, LedgerHistory, LedgerPart, note_change
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.store.interface import DeleteEntry, Entry, Put, Write
 
@@ -50,6 +51,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     held_ports: dict[str, int] = {}
     ghosts: dict[str, Charge] = {}
     """Of pods that were removed although they may still run there, by uid, until the agent says that they do not."""
+    history: LedgerHistory = NO_HISTORY
 
 
 EMPTY: Final = Ledger()
@@ -71,9 +73,15 @@ def ledger_in(entry: Entry | None) -> Ledger:
     return EMPTY if entry is None else _decode(entry.value)
 
 
-def build_write(key: str, ledger: Ledger) -> Write:
-    """What keeps a ledger, or removes one that says nothing."""
-    return DeleteEntry(key) if ledger == EMPTY else Put(key, encode_ledger(ledger))
+def build_write(
+    key: str, ledger: Ledger, before: Entry | None, part: LedgerPart = LedgerPart.NOTHING, by: str = ""
+) -> Write:
+    """What keeps a ledger that was made of the entry before, or removes one that says nothing. `part` is what changed
+    it, and `by` who bound the pod that did."""
+    if replace(ledger, history=NO_HISTORY) == EMPTY:
+        return DeleteEntry(key)
+    history = note_change(ledger.history, 0 if before is None else before.revision, part, by)
+    return Put(key, encode_ledger(replace(ledger, history=history)))
 
 
 def charged(ledger: Ledger, charge: Charge) -> Ledger:

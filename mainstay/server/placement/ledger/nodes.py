@@ -36,11 +36,13 @@ def read_facts(node: Object) -> LedgerNode:
 
 
 def has_other_facts(new: Object, old: Object) -> bool:
-    """Whether a write of a Node may be one for its ledger: asked of every heartbeat, so nothing is worked out."""
+    """Whether a write of a Node is one for its ledger, which knows when the Node last changed (history.py): asked of
+    every heartbeat, so nothing is worked out."""
     now, before = new.get("spec") or {}, old.get("spec") or {}
     return (
         (new.get("status") or {}).get("allocatable") != (old.get("status") or {}).get("allocatable")
         or bool(now.get("unschedulable")) != bool(before.get("unschedulable"))
+        or now.get("taints") != before.get("taints")
         or new["metadata"].get("labels") != old["metadata"].get("labels")
     )
 

@@ -197,7 +197,7 @@ def _parts(
         checks += [_as_found(place, entries) for place in active[:HOLDS_MAX]]
     for charge in later:
         counted = released(counted, charge)
-    writes.append(build_write(key, counted))
+    writes.append(build_write(key, counted, ledger))
     return checks, writes
 
 

@@ -1,7 +1,7 @@
 """May this pod be bound to this node now? The rules of a binding, as plain functions of the node's ledger.
 
 Asked at the commit, of the ledger as it is at that very moment. What a scheduler saw does not count; what it says that
-it saw is only looked at if it wants to be refused whenever anything has changed since (`is_strict`).
+it saw is only looked at if it wants to be refused whenever anything has changed since (`strict`, observed.py).
 
 Only what a pod asks for is looked at: a node that has less of something than is taken of it, because it has shrunk,
 takes pods that need none of that.
@@ -18,17 +18,17 @@ from mainstay.api.kind import Object
 from mainstay.api.pod_resources import conflicts
 from mainstay.api.well_known_labels import UNSCHEDULABLE_TAINT
 from mainstay.server.placement.ledger.charge import Charge, parse_port
+from mainstay.server.placement.ledger.history import find_unseen
 from mainstay.server.placement.ledger.ledger import Ledger
 from mainstay.server.placement.ledger.refusals import LedgerRefusal, shown
+from mainstay.server.placement.observed import Observed
 
 
 class BindOptions(msgspec.Struct, frozen=True):
     """What a binding says besides pod and node."""
 
-    observed: int | None = None
-    """The revision of the pods that the scheduler had seen."""
-    is_strict: bool = False
-    """Refuse if anything on the node has changed since."""
+    observed: Observed | None = None
+    """What the scheduler had seen."""
     needs_node: bool = False
     """Refuse if there is no such Node. Kubernetes does not, but a scheduler that says what it saw has seen one."""
     bears_cordon: bool = False
@@ -41,8 +41,10 @@ def find_refusal(ledger: Ledger, revision: int, charge: Charge, asked: BindOptio
     Room that the pod has reserved for itself must have been let go of before (ledger.py).
     """
     node = charge.node
-    if asked.is_strict and asked.observed is not None and revision > asked.observed:
-        text = f"node {node} changed at revision {revision}, after the observed revision {asked.observed}"
+    seen = asked.observed
+    if seen is not None and seen.is_strict and (unseen := find_unseen(ledger.history, revision, seen)) is not None:
+        kind, at, observed = unseen
+        text = f"node {node} changed at revision {at} by {kind}, of which revision {observed} was observed"
         return LedgerRefusal(BindingCause.STALE, text)
     if not ledger.node_uid:
         # As in Kubernetes, where a binding to a node that is not there is accepted. The agent has the last word.
