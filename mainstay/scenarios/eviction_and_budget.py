@@ -146,5 +146,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), EnoughHealthy()],
     lasts=timedelta(seconds=30),
     silence=SILENCE,
-    ids=("13",),
+    ids=("13", "W3"),
 )
