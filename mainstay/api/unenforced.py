@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mainstay.api.controller_names import WITH_QUEUE
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
     AUTOSCALERS,
+    CONTROLLER_SETTINGS,
     CRON_JOBS,
     CSI_DRIVERS,
     CSI_NODES,
@@ -142,6 +144,10 @@ def _has_rules(schema: Any, version: Mapping[str, Any]) -> bool:
             return True
         return any(_has_rules(each, version) for each in schema.values())
     return isinstance(schema, list) and any(_has_rules(each, version) for each in schema)
+
+
+def _has_no_queue(name: Any, metadata: Mapping[str, Any]) -> bool:
+    return isinstance(name, str) and name not in ("", "default") and name not in WITH_QUEUE
 
 
 def _pod(path: str, text: str, **rest: Any) -> UnenforcedField:
@@ -325,6 +331,14 @@ FIELDS: Final = (
             "ContainerResource or Pods",
         )
         for name in ("object", "external")
+    ),
+    UnenforcedField(
+        kind=CONTROLLER_SETTINGS,
+        path="metadata.name",
+        text="no controller of Mainstay with a work queue has this name (`mainstay top queues` lists them): only a "
+        "controller of your own with this name follows it",
+        when=_has_no_queue,
+        stays=True,
     ),
     # Services.
     _service(

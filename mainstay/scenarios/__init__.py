@@ -45,6 +45,7 @@ from mainstay.scenarios.one_delivery import SCENARIO as ONE_DELIVERY
 from mainstay.scenarios.one_leader import SCENARIO as ONE_LEADER
 from mainstay.scenarios.one_on_each_node import SCENARIO as ONE_ON_EACH_NODE
 from mainstay.scenarios.one_pod_too_many import SCENARIO as ONE_POD_TOO_MANY
+from mainstay.scenarios.operated_queue import SCENARIO as OPERATED_QUEUE
 from mainstay.scenarios.ordered_rollback import SCENARIO as ORDERED_ROLLBACK
 from mainstay.scenarios.owners_and_dependents import SCENARIO as OWNERS_AND_DEPENDENTS
 from mainstay.scenarios.owners_restored import SCENARIO as OWNERS_RESTORED
@@ -139,6 +140,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         LAST_OF_ITS_ZONE,
         ALWAYS_REJECTED,
         FLOOD,
+        OPERATED_QUEUE,
         ONE_ON_EACH_NODE,
         TWO_CONTROLLERS,
         RESTORED_STORE,

@@ -133,6 +133,8 @@ def _value(row: UnenforcedField) -> Any:
         return {"openAPIV3Schema": {"properties": {"a": {"x-kubernetes-validations": [{"rule": "true"}]}}}}
     if row.path == CONTAINERS:
         return [{"ports": [{"containerPort": 80}], "securityContext": {"runAsUser": 0}}]
+    if row.path == "metadata.name":
+        return "no-such-controller"
     if row.path.endswith("emptyDir.medium"):
         return "HugePages-2Mi"
     return {"x": "y"}

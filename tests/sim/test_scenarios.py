@@ -34,6 +34,7 @@ from tests.twins import (
     managed_fields,
     node_health,
     policies,
+    queue,
     quotas,
     repair,
     scenarios,
@@ -166,6 +167,9 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("late-commits", transactions.remembers_only_deletions_that_are_over, "acknowledged writes: operation delete-"),
     ("late-commits", transactions.charges_a_pod_that_may_have_ended, "late commits: "),
     ("late-commits", transactions.ends_a_pod_that_may_be_charged_by_now, "late commits: "),
+    # R3: a queue that is operated
+    ("operated-queue", queue.treats_all_keys_alike, "operated queue: "),
+    ("operated-queue", queue.keeps_the_settings_it_began_with, "operated queue: "),
     # W3: actions on views that are old
     ("scaled-up-meanwhile", freshness.does_not_read_before_it_acts, "scaled up meanwhile: "),
     ("eviction-and-budget", freshness.sends_no_version, "enough healthy: "),

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from mainstay.loop.queue.core import Queue
+from mainstay.loop.queue.items import Priority
 from mainstay.loop.queue.lines import Lines, QueuedKey, ReadyLine
 from mainstay.loop.queue.work_queue import WorkQueue
+from mainstay.loop.queue_settings import LiveQueueSettings
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 
@@ -120,3 +122,17 @@ def wakes_everybody(patch: pytest.MonkeyPatch) -> None:
             self._waiting.popleft().set_result(None)
 
     patch.setattr(WorkQueue, "_wake", wake)
+
+
+def treats_all_keys_alike(patch: pytest.MonkeyPatch) -> None:
+    """Whatever a controller says is urgent."""
+    honest = WorkQueue.add
+
+    def add(self: WorkQueue[Any], key: Any, **options: Any) -> bool:
+        return honest(self, key, **{**options, "priority": Priority.NORMAL})
+
+    patch.setattr(WorkQueue, "add", add)
+
+
+def keeps_the_settings_it_began_with(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LiveQueueSettings, "_changed", lambda self, change: None)

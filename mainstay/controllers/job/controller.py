@@ -52,6 +52,7 @@ from mainstay.loop import deletion_order
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Result, Tell, WakeAt
 from mainstay.loop.freshness import Freshness
+from mainstay.loop.queue.items import Priority
 from mainstay.loop.view import View
 
 BURST: Final = 500
@@ -87,6 +88,11 @@ class Jobs(Controller):
     reads = (Reads(PODS, wakes=_job_of_pod, wakes_among=selecting_orphans(), indexes=(OWNER, ORPHANS, HELD)),)
     writes = (PODS,)
     conditions_have_generation = False
+
+    def priority(self, obj: Object) -> Priority:
+        """A Job that has ended, or is deleted, is only cleaned up. No user waits for the next pod of a Job as for that
+        of a server (controllers/pods/urgency.py)."""
+        return Priority.BACKGROUND if pod_state.is_leaving(obj) or _ended_at(obj) is not None else Priority.NORMAL
 
     def decide(self, view: View, key: ObjectKey, memory: None) -> Decision:
         job = view.get(JOBS, key)

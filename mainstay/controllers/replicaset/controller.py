@@ -31,6 +31,7 @@ from mainstay.controllers.deployment.revisions import parse_revision
 from mainstay.controllers.pods import slots
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
 from mainstay.controllers.pods.events import describe_pods, refused
+from mainstay.controllers.pods.urgency import rank_workload
 from mainstay.controllers.replicaset import replacement
 from mainstay.loop import deletion_order
 from mainstay.loop.conditions import Condition, Truth
@@ -38,6 +39,7 @@ from mainstay.loop.controller import Controller, Reads, owner, reference_to
 from mainstay.loop.decision import DONE, Action, Create, Decision, Delete, Result, WakeAt
 from mainstay.loop.deletion_order import find_zones
 from mainstay.loop.freshness import Freshness
+from mainstay.loop.queue.items import Priority
 from mainstay.loop.view import View
 
 BURST: Final = 500
@@ -55,6 +57,9 @@ class ReplicaSets(Controller):
     )
     writes = (PODS,)
     conditions_have_generation = False
+
+    def priority(self, obj: Object) -> Priority:
+        return rank_workload(obj)
 
     def decide(self, view: View, key: ObjectKey, memory: None) -> Decision:
         replica_set = view.get(REPLICASETS, key)

@@ -1,0 +1,28 @@
+"""The controllers of Mainstay that have a work queue, by name: what a ControllerSettings object can be about.
+
+The API cannot ask the controllers: it does not import them, and they run in other processes. A test keeps this equal to
+the table of controllers (controllers/registry.py). A controller of a user's own may have any other name.
+"""
+
+from typing import Final
+
+WITH_QUEUE: Final = frozenset(
+    {
+        "deployment",
+        "deployment-progress",
+        "disruption-budget",
+        "endpoint-slice",
+        "endpoints",
+        "holds",
+        "horizontal-pod-autoscaler",
+        "job",
+        "job-progress",
+        "namespace",
+        "owner-cleanup",
+        "replicaset",
+        "replicaset-progress",
+        "root-ca",
+        "serviceaccount",
+        "serving",
+    }
+)
