@@ -1,7 +1,7 @@
 """The controllers of Mainstay that have a work queue, by name: what a ControllerSettings object can be about.
 
-The API cannot ask the controllers: it does not import them, and they run in other processes. A test keeps this equal to
-the table of controllers (controllers/registry.py). A controller of a user's own may have any other name.
+The API cannot ask the controllers: it does not import them, and they run in other processes. A test sees to it that all
+of the table of controllers (controllers/registry.py) are here. A controller of a user's own may have any other name.
 """
 
 from typing import Final
@@ -19,9 +19,11 @@ WITH_QUEUE: Final = frozenset(
         "job-progress",
         "namespace",
         "owner-cleanup",
+        "policy-rollout",
         "replicaset",
         "replicaset-progress",
         "root-ca",
+        "service-level-objective",
         "serviceaccount",
         "serving",
     }

@@ -6,9 +6,22 @@ from typing import Any, TypeVar
 
 import click
 
+from mainstay.api.feature_gates import BadGates, FeatureGates, parse_gates
 from mainstay.cli.address import AddressParam
 
 C = TypeVar("C", bound=Callable[..., Any])
+
+
+class GatesParam(click.ParamType[FeatureGates]):
+    """`NAME=true,NAME=false`, of the gates that there are."""
+
+    name = "gates"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> FeatureGates:
+        try:
+            return value if isinstance(value, FeatureGates) else parse_gates(value)
+        except BadGates as error:
+            self.fail(str(error), param, ctx)
 
 
 def log_options(command: C) -> C:
@@ -46,6 +59,14 @@ def component_options(name: str) -> Callable[[C], C]:
         ),
         click.option(
             "--journal/--no-journal", default=True, show_default=True, help="Record decisions in the server's journal"
+        ),
+        click.option(
+            "--feature-gates",
+            "gates",
+            type=GatesParam(),
+            default="",
+            metavar="NAME=BOOL,…",
+            help="Turn features on or off",
         ),
         log_options,
     ]

@@ -9,6 +9,7 @@ from mainstay.cli.component_options import component_options
 from mainstay.cli.durations import Duration
 
 if TYPE_CHECKING:
+    from mainstay.api.feature_gates import FeatureGates
     from mainstay.client.client import Client
     from mainstay.controllers.component import Controllers
     from mainstay.env import Env
@@ -54,6 +55,7 @@ def controllers(
     workers: int,
     resync: timedelta,
     impersonate: bool,
+    gates: "FeatureGates",
     **common: Any,
 ) -> None:
     """Run the controllers.
@@ -96,7 +98,13 @@ def controllers(
     election = LeaseSettings(times=times, retry_every=min(RETRY_EVERY, lease_duration / 8))
     loop = LoopSettings(workers=workers, queue=QueueSettings(resync=resync or None))
     settings = ComponentSettings(
-        loop=loop, lease=election, has_events=True, is_operated=True, build=build(), impersonates=impersonate
+        loop=loop,
+        lease=election,
+        has_events=True,
+        is_operated=True,
+        build=build(),
+        gates=gates,
+        impersonates=impersonate,
     )
 
     def make(client: "Client", env: "Env", instance: str, recorder: "Recorder | None") -> "Controllers":

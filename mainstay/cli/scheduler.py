@@ -8,6 +8,7 @@ import click
 from mainstay.cli.component_options import component_options
 
 if TYPE_CHECKING:
+    from mainstay.api.feature_gates import FeatureGates
     from mainstay.client.client import Client
     from mainstay.env import Env
     from mainstay.loop.record import Recorder
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 )
 @click.option("--policy", default="", metavar="NAME", help="PlacementPolicy for pods in no scope")
 @component_options("scheduler")
-def scheduler(share: bool, lease: str, names: tuple[str, ...], policy: str, **common: Any) -> None:
+def scheduler(
+    share: bool, lease: str, names: tuple[str, ...], policy: str, gates: "FeatureGates", **common: Any
+) -> None:
     """Run a scheduler.
 
     \b
@@ -41,9 +44,13 @@ def scheduler(share: bool, lease: str, names: tuple[str, ...], policy: str, **co
     from mainstay.loop.component import SCHEDULER_LEASE
     from mainstay.scheduler.component import Scheduler, SchedulerSettings
     from mainstay.scheduler.metrics import SchedulerMetrics
+    from mainstay.scheduler.settings import CycleSettings
 
     settings = SchedulerSettings(
-        lease_name="" if share else lease or SCHEDULER_LEASE, policy_name=policy, build=build()
+        lease_name="" if share else lease or SCHEDULER_LEASE,
+        policy_name=policy,
+        build=build(),
+        cycle=CycleSettings(gates=gates),
     )
     if names:
         settings = replace(settings, names=names)

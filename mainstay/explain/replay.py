@@ -20,6 +20,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
+from mainstay.api.feature_gates import find_unknown
 from mainstay.api.holds import HoldReason
 from mainstay.explain.rebuild import WHY_NOT, CannotRebuild, Rebuild, RebuiltObjects, rebuild, require_replayable
 from mainstay.journal import record as records
@@ -126,6 +127,9 @@ async def replay(
     """Decide again. Raises `JournalUnreachable`."""
     try:
         require_replayable(record)
+        if unknown := find_unknown(record.flags):
+            text = f"this build does not have the feature gate {unknown[0]}, which was set"
+            return CannotReplay(WhyNot.READ_OUTSIDE, text)
         found = deciders.find(record)
         if found is None:
             return CannotReplay(WhyNot.READ_OUTSIDE, f"unknown component {record.component!r}")

@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mainstay.api.feature_gates import DEFAULT_GATES, FeatureGates
 from mainstay.client.client import Client
 from mainstay.client.informer import Informers
 from mainstay.env import Env, tasks, vital
@@ -35,7 +36,7 @@ class ComponentSettings:
     lease: LeaseSettings = field(default_factory=LeaseSettings)
     publish: PublishSettings = field(default_factory=PublishSettings)
     build: str = ""
-    flags: tuple[str, ...] = ()
+    gates: FeatureGates = DEFAULT_GATES
     has_events: bool = False
     """Whether people are told of what is done, as Events. Programs do so (`main.run`); tests count writes."""
     is_operated: bool = False
@@ -113,7 +114,7 @@ class Component:
         return ComponentState(
             revisions,
             self.settings.build,
-            self.settings.flags,
+            self.settings.gates.all,
             term=term,
             controllers=self.holding.gates,
             queues=self._measure_queues() if self.settings.is_operated and self.is_leading else {},
@@ -158,6 +159,7 @@ class Component:
             self.events,
             self.holding,
             self._queue_settings,
+            self.settings.gates,
         )
 
     def _controller_loops(self, term: Term | None) -> list[Loop]:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
+from mainstay.api.feature_gates import RETRYING_CONDITION
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
@@ -98,6 +99,7 @@ class ControllerLoop:
         self._caches: dict[KindName, Cache] = {kind: informer.cache for kind, informer in self._informers.items()}
         self._own_writes = OwnWrites(self._caches)
         self._echoes = Echoes()
+        self._says_retrying = RETRYING_CONDITION in context.gates
         self._has_priorities = type(controller).priority is not Controller.priority
         self._may_write = frozenset({controller.kind, *controller.writes})
 
@@ -455,7 +457,7 @@ class ControllerLoop:
             return Condition(STALLED, Truth.TRUE, DEADLINE_EXCEEDED, text + because)
         if item.is_last_attempt:
             return Condition(STALLED, Truth.TRUE, reason, f"stopped retrying after {item.attempt} attempts{because}")
-        if item.attempt < RETRYING_FROM:
+        if item.attempt < RETRYING_FROM or not self._says_retrying:
             return None
         by = self._clock.wall() + max(shape.delay(item.failures + 1, 0), outcome.at_least)
         text = f"attempt {item.attempt} of {shape.attempts_max} failed; next attempt by {format_time(by)}{because}"

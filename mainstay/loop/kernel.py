@@ -22,10 +22,11 @@ The scheduler's cycle is a hot loop of its own (scheduler/cycle.py) under the sa
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from mainstay.api import times
+from mainstay.api.feature_gates import DEFAULT_GATES, FeatureGates
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import EVENTS
@@ -63,6 +64,7 @@ class LoopContext:
     """None: no Events are published."""
     holding: Holding | None = None
     queue_settings: LiveQueueSettings | None = None
+    gates: FeatureGates = DEFAULT_GATES
 
 
 @dataclass(slots=True)
@@ -103,7 +105,8 @@ class Kernel:
         self.queue = queue
         self.counters = LoopCounters()
         self.term_text = context.term.text if context.term is not None else ""
-        self.origin = Origin(component or name, context.build, self.term_text)
+        self._origin = Origin(component or name, context.build, self.term_text, context.gates.changed)
+        self._queue_settings = context.queue_settings
         # A process may lead again later, with another loop: no id of an earlier term may be used again.
         self.chance = context.env.chance.child(name, self.term_text)
         self._term = context.term
@@ -113,6 +116,14 @@ class Kernel:
         pause = queue.pause if queue is not None else _do_nothing
         resume = resumed or (queue.resume if queue is not None else _do_nothing)
         self.gate = make_gate(context.holding, name, context.term, pause, resume, component)
+
+    @property
+    def origin(self) -> Origin:
+        """Where its records come from, with the settings that its queue follows at this moment."""
+        if self.queue is None or self._queue_settings is None:
+            return self._origin
+        followed = self._queue_settings.followed(self.queue.name)
+        return replace(self._origin, flags=(*self._origin.flags, *followed)) if followed else self._origin
 
     async def ready(self, informers: Iterable[Informer], *, from_term: bool = True) -> None:
         """Wait until decisions may begin. Raises `CacheStopped` when a cache is not fed any more.

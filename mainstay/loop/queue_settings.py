@@ -86,11 +86,16 @@ class LiveQueueSettings:
         self._informer: Informer | None = None
         self._queues: dict[str, WorkQueue[Any]] = {}
         """By name. A process that leads again has other queues of the same names."""
+        self._followed: dict[str, tuple[str, ...]] = {}
 
     def add(self, queue: WorkQueue[Any]) -> None:
         """Let a queue follow, until another one of its name does."""
         self._queues[queue.name] = queue
         self._set(queue)
+
+    def followed(self, queue: str) -> tuple[str, ...]:
+        """The objects that a queue goes by, with their revisions: `controllersettings/default@8`. For records."""
+        return self._followed.get(queue, ())
 
     async def follow(self) -> None:
         """Begin to follow. Ends when there is nothing to follow, or when changes come by themselves."""
@@ -112,7 +117,11 @@ class LiveQueueSettings:
         specs = []
         if self._informer is not None:
             named = {entry.key.name: entry for entry in self._informer.cache.entries()}
-            specs = [parse_queue(named[name].object()) for name in (DEFAULT_NAME, queue.name) if name in named]
+            found = [named[name] for name in (DEFAULT_NAME, queue.name) if name in named]
+            specs = [parse_queue(entry.object()) for entry in found]
+            self._followed[queue.name] = tuple(
+                f"{CONTROLLER_SETTINGS.plural}/{entry.key.name}@{entry.revision}" for entry in found
+            )
         wanted = build_settings(self._base, specs)
         if wanted != queue.settings:
             _logger.info("queue %s follows other settings: %s", queue.name, wanted)

@@ -54,6 +54,8 @@ class Origin:
     component: str
     build: str = ""
     term: str = ""
+    flags: tuple[str, ...] = ()
+    """Feature gates that are not as in the build (api/feature_gates.py), and which ControllerSettings it follows."""
 
 
 class Fields(TypedDict, total=False):
@@ -91,7 +93,9 @@ def make_record(
     **fields: Unpack[Fields],
 ) -> DecisionRecord:
     """A record that is not larger than records may be. `at` is when it is made, `now` the present of the decision."""
-    made = DecisionRecord(id, at, origin.component, origin.build, subject, outcome, origin.term, now=now, **fields)
+    made = DecisionRecord(
+        id, at, origin.component, origin.build, subject, outcome, origin.term, now=now, flags=origin.flags, **fields
+    )
     return record.bounded(made)
 
 

@@ -13,7 +13,7 @@ the beginning of its term, which takes about a second for 50,000 pods.
 """
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
@@ -141,6 +141,7 @@ class Scheduler:
         return ComponentState(
             revisions,
             self.settings.build,
+            self.settings.cycle.gates.all,
             policies=policies,
             term=term,
             controllers=self.holding.gates,
@@ -156,6 +157,8 @@ class Scheduler:
         if self._policies_seen is None or self._policies_seen[0] != versions:
             settings = self.settings
             found = build_policies([each.object() for each in entries], settings.policy_name, settings.policy)
+            if not settings.cycle.has_shadows:
+                found = replace(found, shadowed=())
             self._policies_seen = versions, found
             self.counts.policies.learn((*found.named, *found.named_in_shadow), self._env.clock.wall())
         return self._policies_seen[1]
@@ -208,7 +211,17 @@ class Scheduler:
         self._cycles += 1
         pods = self.informers.get(PODS)
         build, events = self.settings.build, self._events
-        context = LoopContext(self.client, self.informers, self._env, term, self._recorder, build, events, self.holding)
+        context = LoopContext(
+            self.client,
+            self.informers,
+            self._env,
+            term,
+            self._recorder,
+            build,
+            events,
+            self.holding,
+            gates=self.settings.cycle.gates,
+        )
         kernel = Kernel(SCHEDULER, context, resumed=self._look_again, component=self.instance)
         text = kernel.term_text
         author = Author(kernel.origin, self._env.chance.uid("cycle", self._cycles))

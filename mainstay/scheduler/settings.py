@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from mainstay.api.feature_gates import DEFAULT_GATES, SHADOW_PLACEMENT, FeatureGates
 from mainstay.api.retry_shape import RetryShape
 from mainstay.scheduler.cache.unconfirmed import UnconfirmedSettings
 from mainstay.scheduler.queue.scheduling_queue import BACKOFF, SchedulingQueueSettings
@@ -30,3 +31,9 @@ class CycleSettings:
     """After one in so many steps a node's columns are checked against its pods."""
     unconfirmed: UnconfirmedSettings = field(default_factory=UnconfirmedSettings)
     queue: SchedulingQueueSettings = field(default_factory=SchedulingQueueSettings)
+    gates: FeatureGates = DEFAULT_GATES
+
+    @property
+    def has_shadows(self) -> bool:
+        """Whether decisions are also made by policies in shadow."""
+        return SHADOW_PLACEMENT in self.gates

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mainstay.api.feature_gates import DEFAULT_GATES, FeatureGates, parse_gates
 from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.retry_shape import RetryShape
@@ -50,13 +51,17 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    sim: Simulation, world: World, *servers: str, settings: LoopSettings = SETTINGS
+    sim: Simulation,
+    world: World,
+    *servers: str,
+    settings: LoopSettings = SETTINGS,
+    gates: FeatureGates = DEFAULT_GATES,
 ) -> AsyncIterator[Running]:
     env = sim.env("controller")
     records: list[DecisionRecord] = []
     async with a_client(sim, *servers, name="controller") as client:
         informers = Informers(client, env)
-        context = LoopContext(client, informers, env, recorder=records.append, build="b1")
+        context = LoopContext(client, informers, env, recorder=records.append, build="b1", gates=gates)
         loop = ControllerLoop(Copying(), context, settings)
         task = tasks.spawn(loop.run(), name="loop")
         try:
@@ -174,6 +179,18 @@ async def test_what_keeps_failing_says_why_and_when_it_is_tried_again(sim):
         await world.client.patch(DEPLOYMENTS, "web", "default", {"metadata": {"annotations": {"ask": None}}})
         await tasks.sleep(timedelta(minutes=2))
         assert condition(await controller.deployment("web"), "Retrying") is None
+
+
+async def test_without_its_feature_gate_no_object_says_that_it_is_retried(sim):
+    wait = timedelta(seconds=4)
+    settings = LoopSettings(queue=QueueSettings(retry=RetryShape(attempts_max=99, first_delay=wait, delay_max=wait)))
+    gates = parse_gates("RetryingCondition=false")
+    async with a_world(sim) as world, running(sim, world, settings=settings, gates=gates) as controller:
+        await controller.submit("web", ask="retry")
+        await tasks.sleep(timedelta(minutes=1))
+        assert len(controller.records) > 5
+        assert "conditions" not in (await controller.deployment("web"))["status"]
+        assert {each.flags for each in controller.records} == {("RetryingCondition=false",)}
 
 
 async def test_what_fails_until_its_deadline_is_given_up_for_that_reason(sim):

@@ -195,6 +195,10 @@ async def test_a_process_follows_its_settings_without_a_restart(sim):
         await tasks.sleep(MINUTE)
         assert queue.figures().resyncs >= 5
         assert queue.settings.retries_burst == 7
+        assert [each.partition("@")[0] for each in loop.kernel.origin.flags] == [
+            "controllersettings/default",
+            "controllersettings/copying",
+        ]
 
         await world.client.delete(CONTROLLER_SETTINGS, "copying")
         await tasks.sleep(MINUTE)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from mainstay.api.feature_gates import parse_gates
 from mainstay.api.kind_names import COMPONENT_STATES, PLACEMENT_POLICIES
 from mainstay.env import tasks
 from mainstay.journal.record import ShadowDecision
@@ -109,6 +110,22 @@ async def test_the_difference_is_recorded_and_counted_and_the_real_decisions_sta
         assert (figures["default"]["decided"], figures["default"]["placed"]) == (6, 6)
         assert running.scheduler.counts.disagreements == 0
         assert (running.scheduler.counts.rechecked, running.scheduler.counts.shadowing.count) == (6, 6)
+
+
+async def test_without_its_feature_gate_nothing_is_decided_in_shadow_and_each_record_says_so(sim):
+    settings = SchedulerSettings(cycle=CycleSettings(gates=parse_gates("ShadowPlacement=false")))
+    async with a_scheduler(sim, settings=settings) as running:
+        await running.add_nodes("n1", cpu="16")
+        await running.client.create(PLACEMENT_POLICIES, created(a_shadow(scores=PACKS)))
+        await tasks.sleep(timedelta(seconds=1))
+        await running.add_pod("web", cpu="1")
+        await running.bound("web")
+        await running.until(lambda: len(running.records) == 1)
+        state = await running.client.get(COMPONENT_STATES, running.scheduler.instance)
+
+        assert running.scheduler.counts.shadowing.count == 0
+        assert running.records[0].flags == ("ShadowPlacement=false",)
+        assert "ShadowPlacement=false" in state["status"]["flags"]
 
 
 async def test_a_pod_that_only_the_shadow_cannot_place_is_counted_as_such(sim):

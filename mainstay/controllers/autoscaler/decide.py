@@ -90,7 +90,8 @@ def decide(known: AutoscalerInput, pods: Sequence[Object]) -> ScalePlan:
     active = Condition(ACTIVE, Truth.TRUE, "ValidMetricFound", f"the replica count was computed from {best.name}")
     normal = normalize(known_from, current, best.replicas, least, most)
     wanted, limited = normal.replicas, normal.limited
-    if wanted > current and (limit := find_scale_limit(target, known.quota_revision, known.seen_quotas)):
+    limit = find_scale_limit(target, known.quota_revision, known.seen_quotas) if known.reads_progress else None
+    if wanted > current and limit is not None:
         limited, wanted = _hold_back(limit, wanted, current), current
     conditions = (normal.able, active, limited)
     if wanted == current:

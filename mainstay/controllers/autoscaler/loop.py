@@ -20,6 +20,7 @@ from urllib.parse import quote
 import msgspec
 
 from mainstay.api import labels, times
+from mainstay.api.feature_gates import AUTOSCALER_READS_PROGRESS
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
@@ -81,6 +82,7 @@ class Autoscaling(FreshReadLoop[ObjectKey]):
     def __init__(self, context: LoopContext) -> None:
         super().__init__(context)
         self._client = context.client
+        self._reads_progress = AUTOSCALER_READS_PROGRESS in context.gates
         self._informer = context.informers.get(AUTOSCALERS, indexes=(NAMESPACE,))
         self._memories: dict[ObjectKey, tuple[str, AutoscalerMemory]] = {}
         """With the uid of the autoscaler: another one of that name begins without."""
@@ -133,6 +135,7 @@ class Autoscaling(FreshReadLoop[ObjectKey]):
             int(metadata.get("generation") or 0),
             rivals=self._find_rivals(key, autoscaler["spec"]["scaleTargetRef"]),
             memory=memory if uid == metadata["uid"] else NO_MEMORY,
+            reads_progress=self._reads_progress,
         )
         target = await self._read_target(key.namespace, autoscaler["spec"]["scaleTargetRef"])
         if isinstance(target, ScaleUnknown):

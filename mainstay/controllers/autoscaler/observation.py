@@ -117,6 +117,8 @@ class AutoscalerInput:
     """Of the last change of a ZoneQuota in the namespace; 0: not asked for."""
     seen_quotas: dict[str, int] = field(default_factory=dict)
     """By component that reads ZoneQuotas: how far its cache is, as it says itself (ComponentState)."""
+    reads_progress: bool = True
+    """The feature gate AutoscalerReadsProgress."""
     memory: AutoscalerMemory = NO_MEMORY
     outcome: str = ""
     """Of the write to the scale: empty if there was none, `RESCALED`, or the error. Only the status and

@@ -292,6 +292,12 @@ def test_while_the_target_is_limited_the_number_is_not_raised_and_the_condition_
     )
 
 
+def test_without_its_feature_gate_the_number_is_raised_whatever_limits_the_target():
+    known = replace(blocked(200), reads_progress=False)
+
+    assert decide(known, [*pods(2), a_pod(2, phase="Pending")]).replicas == 6
+
+
 def test_while_the_target_is_limited_the_number_may_fall():
     known = blocked(1, memory=AutoscalerMemory((Recommendation(0, 1),)))
     assert decide(known, [*pods(2), a_pod(2, phase="Pending")]).replicas == 1

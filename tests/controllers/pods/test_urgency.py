@@ -36,4 +36,5 @@ def test_the_api_knows_the_names_of_all_queues():
     periodic = {"node-health", "repair", "pod-garbage"}
     looping = {each.name for each in LOOPS} - periodic
 
-    assert {each.name for each in CONTROLLERS} | looping == WITH_QUEUE
+    assert {each.name for each in CONTROLLERS} | looping <= WITH_QUEUE
+    assert not periodic & WITH_QUEUE
