@@ -3,6 +3,7 @@
 `status.progress` is how far a workload has come (progress.py). `cause` of a condition is a code for what Kubernetes'
 reason leaves open: that is always `FailedCreate`, and only the message tells whether it is for a quota.
 `missing` is what a container waits for that does not exist: `Secret/db`, `ConfigMap/settings/level` (a key in it).
+`scheduledAt` of the conditions `PodScheduled` and `SchedulingRetrying` of a pod is when its scheduler chose the node.
 `replicaSet` of a Deployment's condition is the set whose rollout it tells of.
 Clients that do not know them leave them alone.
 """
@@ -30,6 +31,6 @@ ADDED: Final = {
         "ReplicaSetStatus": "progress!:0:mainstay.v1.Progress",
     },
     "k8s.io.api.batch.v1": {"JobStatus": "progress!:0:mainstay.v1.Progress"},
-    "k8s.io.api.core.v1": {"ContainerStateWaiting": "missing:0", "PodCondition": "cause:0"},
+    "k8s.io.api.core.v1": {"ContainerStateWaiting": "missing:0", "PodCondition": "cause:0 scheduledAt:0"},
 }
 """By package and message: the fields that it has besides its own."""

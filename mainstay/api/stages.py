@@ -2,10 +2,15 @@
 
     admitted ─► queued ─► scheduled ─► bound ─► starting ─► ready ─► serving
 
-Each stage is recorded by who brings it about: the server admits, the scheduler places (`nominatedNodeName`) and binds
+Each stage is recorded by who brings it about: the server admits, the scheduler chooses a node (`scheduledAt`) and binds
 (`PodScheduled`), the agent starts (`startTime`) and says what is ready (`Ready`), and who routes traffic says what is
 served (`mainstay.dev/Serving`). A pod that stops being ready is starting again. One that is over, or on its way out,
 has no stage.
+
+Between being scheduled and bound is the time of one request. So that no pod needs a write of its own for it, the
+binding carries the time of the choice, and the commit keeps it in `PodScheduled`. While a binding has no answer, the
+scheduler reports it (`SchedulingRetrying`), and the pod is seen to be scheduled. A pod for which others are preempted
+(`nominatedNodeName`) is scheduled, too.
 """
 
 from collections.abc import Mapping
@@ -18,6 +23,8 @@ from mainstay.api.kind import Object
 from mainstay.api.pod_resources import is_over
 
 SERVING_CONDITION: Final = "mainstay.dev/Serving"
+RETRYING_CONDITION: Final = "SchedulingRetrying"
+"""While it is true, a binding of the pod was sent that has no answer."""
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -30,7 +37,7 @@ class PodStage(StrEnum):
     QUEUED = "queued"
     """It waits for a node."""
     SCHEDULED = "scheduled"
-    """A node was chosen for it, and pods are being preempted there."""
+    """A node was chosen for it, and it is not known to be bound."""
     BOUND = "bound"
     """It is bound to the node, and the agent has not acknowledged it yet."""
     STARTING = "starting"
@@ -57,6 +64,9 @@ def find_stage(pod: Object) -> tuple[PodStage, datetime] | None:
     if not spec.get("nodeName"):
         if spec.get("schedulingGates"):
             return PodStage.ADMITTED, created
+        if holds(RETRYING_CONDITION):
+            chosen_at = _parse_scheduled_at(conditions[RETRYING_CONDITION])
+            return PodStage.SCHEDULED, chosen_at or since(RETRYING_CONDITION, created)
         if status.get("nominatedNodeName"):
             return PodStage.SCHEDULED, since("PodScheduled", created)
         return PodStage.QUEUED, created
@@ -70,3 +80,16 @@ def find_stage(pod: Object) -> tuple[PodStage, datetime] | None:
     if not holds(SERVING_CONDITION):
         return PodStage.READY, ready_at
     return PodStage.SERVING, max(ready_at, since(SERVING_CONDITION, ready_at))
+
+
+def find_scheduled_at(pod: Object) -> datetime | None:
+    """When the node of a bound pod was chosen. None: it is not bound, or its scheduler did not say."""
+    for each in (pod.get("status") or _NOTHING).get("conditions") or ():
+        if each.get("type") == "PodScheduled" and each.get("status") == "True":
+            return _parse_scheduled_at(each)
+    return None
+
+
+def _parse_scheduled_at(condition: Mapping[str, Any]) -> datetime | None:
+    said = condition.get("scheduledAt")
+    return times.parse_time(said) if said else None

@@ -58,6 +58,8 @@ class Bind:
     reservation: str = ""
     is_strict: bool = False
     """To be refused if the node has changed since, by what was not seen: for what is exclusive."""
+    scheduled_at: str = ""
+    """When the node was chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ class _Item(msgspec.Struct, omit_defaults=True):
     observedNodes: int = 0  # noqa: N815 - as it is called on the wire
     observedReservations: int = 0  # noqa: N815
     strict: bool = False
+    scheduledAt: str = ""  # noqa: N815
 
 
 class _Batch(msgspec.Struct, rename="camel"):
@@ -265,6 +268,7 @@ def _item(bind: Bind) -> _Item:
         seen.nodes,
         seen.reservations,
         bind.is_strict,
+        bind.scheduled_at,
     )
 
 

@@ -177,7 +177,14 @@ class Bindings:
         bind = attempt.bind
         text = f"no answer to the binding to {bind.node}, which may be done; retrying: {why}"
         self._reporter.report(
-            PodReport(attempt.pod.key, bind.uid, PodConditionReason.BINDING_UNANSWERED, text, attempt.deciding.name)
+            PodReport(
+                attempt.pod.key,
+                bind.uid,
+                PodConditionReason.BINDING_UNANSWERED,
+                text,
+                attempt.deciding.name,
+                scheduled_at=bind.scheduled_at,
+            )
         )
 
     def _try_another_node(self, attempt: BindAttempt, answer: BindRefused, now_ns: int) -> None:

@@ -22,9 +22,11 @@ import logging
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.times import format_micro_time
 from mainstay.client.intent import Intent
 from mainstay.env import Env, tasks
 from mainstay.env.invariants import BrokenInvariant
+from mainstay.journal.record import moment
 from mainstay.loop.holds import OPEN, Gate
 from mainstay.scheduler.bind import BATCH_MAX, Bind, SeenRevisions, find_seen
 from mainstay.scheduler.bindings import Bindings, ClusterWriters
@@ -128,6 +130,7 @@ class Cycle:
         mark, policies = queue.new_mark(), self._view.policies()
         setting = self._records.build_setting(self._view, self.state)
         observed = find_seen(setting.view)
+        chosen_at = format_micro_time(moment(setting.now))
         attempts: list[BindAttempt] = []
         refused: list[tuple[PendingPod, Deciding, Unschedulable]] = []
         for pod in taken:
@@ -152,7 +155,7 @@ class Cycle:
                 figures.placed += isinstance(decision, Placed)
                 figures.unschedulable += isinstance(decision, Unschedulable)
             if isinstance(decision, Placed):
-                bind = self._bind(pod, deciding, decision.node, observed)
+                bind = self._bind(pod, deciding, decision.node, observed, chosen_at)
                 attempt = BindAttempt(pod, deciding, bind, decision.score, mark, started_ns)
                 self.state.assume(attempt)
                 self._records.note_sent(attempt)
@@ -196,7 +199,9 @@ class Cycle:
             self.counts.disagreements += 1
             _logger.error("%s: decided %s from columns, but %s from objects", pod.key, decision, again)
 
-    def _bind(self, pending: PendingPod, deciding: Deciding, node: str, observed: SeenRevisions) -> Bind:
+    def _bind(
+        self, pending: PendingPod, deciding: Deciding, node: str, observed: SeenRevisions, chosen_at: str
+    ) -> Bind:
         pod = pending.pod
         return Bind(
             pod.namespace,
@@ -209,6 +214,7 @@ class Cycle:
             f"pods/{pod.namespace}/{pod.name}@{pending.revision}",
             pod.pod_class.reservation,
             pod.pod_class.is_exclusive,
+            chosen_at,
         )
 
     def _name_operation(self, pod: PodToPlace, node: str) -> str:

@@ -31,6 +31,7 @@ from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
+from mainstay.api.stages import RETRYING_CONDITION
 from mainstay.client.cache import Cache
 from mainstay.client.call import PatchType, WriteOptions
 from mainstay.client.client import Client
@@ -39,7 +40,7 @@ from mainstay.env import Env
 from mainstay.loop.events import Allowance, EventWriter, InvolvedObject, ObjectEvent
 
 POD_SCHEDULED: Final = "PodScheduled"
-RETRYING: Final = "SchedulingRetrying"
+RETRYING: Final = RETRYING_CONDITION
 FAILED: Final = "FailedScheduling"
 SCHEDULED: Final = "Scheduled"
 
@@ -85,6 +86,8 @@ class PodReport:
     """The code of it where Kubernetes' reason leaves it open: a `RefusalReason`, or a `BindingCause`."""
     is_weak: bool = False
     """Only worth saying if nothing else has been said."""
+    scheduled_at: str = ""
+    """Of a binding without an answer: when its node was chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ def condition_patch(
     return {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"conditions": conditions}}
 
 
-def retrying_patch(pod: Object, message: str, now: datetime) -> Object | None:
+def retrying_patch(pod: Object, message: str, now: datetime, scheduled_at: str = "") -> Object | None:
     """The change that says of a pod, as it is at this revision, that its binding is being retried; None if it says so
     already, or has a node."""
     if (pod.get("spec") or {}).get("nodeName") or _condition_in(pod, RETRYING).get("status") == "True":
@@ -143,6 +146,8 @@ def retrying_patch(pod: Object, message: str, now: datetime) -> Object | None:
     metadata = pod["metadata"]
     changed = {"type": RETRYING, "status": "True", "reason": PodConditionReason.BINDING_UNANSWERED, "message": message}
     changed["lastTransitionTime"] = times.format_time(now)
+    if scheduled_at:
+        changed["scheduledAt"] = scheduled_at
     same = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
     return {"metadata": same, "status": {"conditions": [changed]}}
 
@@ -264,7 +269,7 @@ class Reporter:
             pod = await self._client.get(PODS, key.name, key.namespace)
             if pod["metadata"]["uid"] != report.uid:
                 return
-            patch = retrying_patch(pod, report.message, self._clock.wall())
+            patch = retrying_patch(pod, report.message, self._clock.wall(), report.scheduled_at)
             if patch is not None:
                 await self._client.patch(
                     PODS,

@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from mainstay.api.kind_names import LEASES, NODES, PLACEMENT_POLICIES, PODS
+from mainstay.api.stages import PodStage, find_scheduled_at, find_stage
 from mainstay.client.client import Client
 from mainstay.client.connection import ServerResponse
 from mainstay.client.entry import CachedObject
 from mainstay.client.errors import Unavailable
 from mainstay.env import tasks
-from mainstay.journal.record import Ending
+from mainstay.journal.record import Ending, moment
 from mainstay.loop.component import LEASE_NAMESPACE, SCHEDULER_LEASE
 from mainstay.scheduler.bind import Answer, Bind, Binder, Unknown
 from mainstay.scheduler.cache.feed import CacheFeed
@@ -199,6 +200,32 @@ async def test_a_binding_without_an_answer_holds_its_room_until_it_is_known_what
 
     assert "second" not in sent
     assert sent.count("first") > 3
+
+
+async def test_a_pod_is_scheduled_from_the_choice_of_its_node_on_and_keeps_that_time_when_it_is_bound(
+    sim: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_scheduler(sim) as running:
+        await running.add_nodes("n1", cpu="1")
+        is_slow, honest = True, Binder.bind
+
+        async def slow(binder: Binder, binds: Sequence[Bind]) -> list[Answer]:
+            return [Unknown("no answer")] * len(binds) if is_slow else await honest(binder, binds)
+
+        monkeypatch.setattr(Binder, "bind", slow)
+        await running.add_pod("web", cpu="1")
+        await tasks.sleep(timedelta(seconds=20))
+        unanswered = await running.pod("web")
+        is_slow = False
+        await running.bound("web")
+        bound = await running.pod("web")
+        decided_at = moment(running.records[0].now)
+
+    assert find_stage(unanswered) == (PodStage.SCHEDULED, decided_at)
+    assert find_scheduled_at(bound) == decided_at
+    stage = find_stage(bound)
+    assert stage is not None
+    assert (stage[0], stage[1] - decided_at > timedelta(seconds=15)) == (PodStage.BOUND, True)
 
 
 async def test_a_request_that_gets_lost_is_sent_again(sim: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,8 +62,10 @@ def gives_devices_away_by_any_view(patch: pytest.MonkeyPatch) -> None:
     """Never asks to be refused."""
     honest = cycle.Cycle._bind
 
-    def unstrict(self: cycle.Cycle, pod: PendingPod, deciding: Deciding, node: str, observed: SeenRevisions) -> Bind:
-        return replace(honest(self, pod, deciding, node, observed), is_strict=False)
+    def unstrict(
+        self: cycle.Cycle, pod: PendingPod, deciding: Deciding, node: str, observed: SeenRevisions, chosen_at: str
+    ) -> Bind:
+        return replace(honest(self, pod, deciding, node, observed, chosen_at), is_strict=False)
 
     patch.setattr(cycle.Cycle, "_bind", unstrict)
 

@@ -4,7 +4,7 @@
     { "kind": "BindingList", "apiVersion": "mainstay.dev/v1", "scheduler": "scheduler-1a2b", "items": [
         { "metadata": { "namespace": "shop", "name": "web-1", "uid": "…" }, "target": { "name": "node-c12" },
           "observed": 918812, "observedNodes": 918790, "observedReservations": 918001, "strict": false,
-          "reservation": "…", "operation": "…", "decision": "…", "cause": "…" } ] }
+          "reservation": "…", "operation": "…", "decision": "…", "cause": "…", "scheduledAt": "2026-01-01T…Z" } ] }
 
     200 { "kind": "BindingResultList", "apiVersion": "mainstay.dev/v1", "items": [
         { "status": "Bound", "revision": 918820 } |
@@ -13,8 +13,9 @@
 
 Results are in the order of the items. All are begun before any is waited for, so that the store makes them durable
 together. `observed` is the revision of the pods, and of the others where they are not named; `scheduler` is who asks
-(observed.py). They are not a transaction: some may be bound and others not, also if the answer is lost. A scheduler
-that sends it has seen what it decides about, so a Node that is not there is refused.
+(observed.py). `scheduledAt` is when the node was chosen, which the pod keeps (api/stages.py). They are not a
+transaction: some may be bound and others not, also if the answer is lost. A scheduler that sends it has seen what it
+decides about, so a Node that is not there is refused.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ import msgspec
 from mainstay.api.annotations import RESERVATION
 from mainstay.api.errors import StatusError, StatusReason, bad_request
 from mainstay.api.json_values import UNREADABLE
-from mainstay.api.times import format_time
+from mainstay.api.times import format_time, parse_time
 from mainstay.env import Clock, tasks
 from mainstay.http.messages import Request
 from mainstay.journal.record import Subject
@@ -65,6 +66,7 @@ class _Item(msgspec.Struct):
     operation: str = ""
     decision: str = ""
     cause: str = ""
+    scheduledAt: str = ""  # noqa: N815
 
 
 class _List(msgspec.Struct):
@@ -143,6 +145,7 @@ def _build_request(item: _Item, scheduler: str) -> BindRequest:
     metadata = item.metadata
     if item.target.kind not in ("", "Node") or not item.target.name or not metadata.name:
         raise bad_request("a binding needs the name of a pod, and a target of kind Node with a name")
+    _require_time(item.scheduledAt)
     return BindRequest(
         metadata.namespace,
         metadata.name,
@@ -158,7 +161,16 @@ def _build_request(item: _Item, scheduler: str) -> BindRequest:
             item.strict,
         ),
         item.reservation or metadata.annotations.get(RESERVATION, ""),
+        item.scheduledAt,
     )
+
+
+def _require_time(text: str) -> None:
+    try:
+        if text:
+            parse_time(text)
+    except ValueError as problem:
+        raise bad_request(f"scheduledAt: {problem}") from None
 
 
 def _build_context(item: _Item, whole: WriteContext, request: Request, user: User, clock: Clock) -> WriteContext:

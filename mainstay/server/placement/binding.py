@@ -54,6 +54,8 @@ class BindRequest(Struct, frozen=True):
     """To be copied to the pod, but for those of ours."""
     observed: Observed | None = None
     reservation: str = ""
+    scheduled_at: str = ""
+    """When the node was chosen, if the scheduler says so."""
 
 
 class Reservations(Protocol):
@@ -98,7 +100,7 @@ class BindingHandler:
             parts = await self._parts(pod, request)
             if parts is None:
                 return None
-            value = pod.bound(request.node, now, request.annotations, request.labels)
+            value = pod.bound(request.node, now, request.annotations, request.labels, request.scheduled_at)
             checks = [Check(key, entry.revision), *parts.checks]
             writes: list[Write] = [Put(key, value), *parts.writes]
             return WriteDecision(key, checks, writes, parts.shared, StoredWrite(value, 0))

@@ -105,17 +105,21 @@ class PodToBind:
     def charge_on(self, namespace: str, name: str, node: str) -> Charge:
         return Charge(self.uid, f"{namespace}/{name}", node, self._needs.amounts, self._needs.ports)
 
-    def bound(self, node: str, now: str, annotations: dict[str, str], labels: dict[str, str]) -> bytes:
-        """The pod on a node, as it is to be stored."""
+    def bound(
+        self, node: str, now: str, annotations: dict[str, str], labels: dict[str, str], scheduled_at: str = ""
+    ) -> bytes:
+        """The pod on a node, as it is to be stored. `scheduled_at` is when the node was chosen, if that is known."""
         spec = bytes(self._parts.spec)
         if annotations or labels or _NODE_NAME in spec or len(spec) < len(b'{"a":1}'):
-            return stored(put_on(self.whole(), node, now, annotations, labels))
+            return stored(put_on(self.whole(), node, now, annotations, labels, scheduled_at))
         metadata = _GENERATION.sub(_one_more, bytes(self._parts.metadata), count=1)
-        status = _encode(_scheduled(self._parts.status, now))
+        status = _encode(_scheduled(self._parts.status, now, scheduled_at))
         return b'{"metadata":%b,"spec":{"nodeName":%b,%b,"status":%b}' % (metadata, _encode(node), spec[1:], status)
 
 
-def put_on(pod: Object, node: str, now: str, annotations: dict[str, str], labels: dict[str, str]) -> Object:
+def put_on(
+    pod: Object, node: str, now: str, annotations: dict[str, str], labels: dict[str, str], scheduled_at: str = ""
+) -> Object:
     """The pod on a node. The given one is changed."""
     metadata = pod["metadata"]
     pod["spec"]["nodeName"] = node
@@ -125,17 +129,19 @@ def put_on(pod: Object, node: str, now: str, annotations: dict[str, str], labels
         copied = {key: value for key, value in given.items() if not key.startswith(OWN)}
         if copied:
             metadata[field] = {**(metadata.get(field) or _NO_TEXTS), **copied}
-    pod["status"] = _scheduled(pod.get("status") or {}, now)
+    pod["status"] = _scheduled(pod.get("status") or {}, now, scheduled_at)
     return pod
 
 
-def _scheduled(status: Object, now: str) -> Object:
+def _scheduled(status: Object, now: str, scheduled_at: str) -> Object:
     others = [
         _settled(each, now) if each.get("type") == _RETRYING else each
         for each in status.get("conditions") or ()
         if each.get("type") != "PodScheduled"
     ]
     condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    if scheduled_at:
+        condition["scheduledAt"] = scheduled_at
     return {**status, "conditions": [*others, condition]}
 
 

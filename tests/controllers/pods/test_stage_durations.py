@@ -9,12 +9,14 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.stages import SERVING_CONDITION, PodStage
+from mainstay.api.times import format_micro_time, parse_time
 from mainstay.client.entry import CachedObject, Change, ChangeType
 from mainstay.controllers.pods.stage_durations import StageDurations
 from mainstay.env import tasks
 from mainstay.sim.simulation import Simulation
 
 CREATED = "2026-01-01T00:00:00Z"
+START = parse_time(CREATED)
 
 
 def a_pod(*conditions: str, node: str = "", started: bool = False, leaving: bool = False) -> Object:
@@ -65,6 +67,32 @@ async def test_each_stage_is_measured_when_the_next_one_begins(sim: Simulation):
         PodStage.STARTING: (1, 4.0),
         PodStage.READY: (1, 0.5),
     }
+
+
+def chosen(seconds: float) -> Object:
+    """A pod that is bound, whose node was chosen so many seconds after the simulation began."""
+    pod = a_pod("PodScheduled", node="n1")
+    at = START + timedelta(seconds=seconds)
+    pod["status"]["conditions"][0]["scheduledAt"] = format_micro_time(at)
+    return pod
+
+
+async def test_the_time_of_the_binding_is_measured_from_when_the_node_was_chosen(sim: Simulation):
+    durations = await told(sim, (0, QUEUED), (2, chosen(1.75)), (1, STARTING))
+
+    assert counted(durations) == {
+        PodStage.QUEUED: (1, 1.75),
+        PodStage.SCHEDULED: (1, 0.25),
+        PodStage.BOUND: (1, 1.0),
+    }
+
+
+async def test_a_scheduler_with_another_time_makes_no_stage_longer_than_it_was_or_less_than_nothing(sim: Simulation):
+    early = await told(sim, (0, QUEUED), (2, chosen(-60)))
+    late = await told(sim, (0, QUEUED), (2, chosen(60)))
+
+    assert counted(early) == {PodStage.QUEUED: (1, 0.0), PodStage.SCHEDULED: (1, 2.0)}
+    assert counted(late) == {PodStage.QUEUED: (1, 2.0), PodStage.SCHEDULED: (1, 0.0)}
 
 
 async def test_stages_that_were_not_seen_are_not_made_up(sim: Simulation):

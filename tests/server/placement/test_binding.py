@@ -198,6 +198,26 @@ async def test_the_bindings_of_one_scheduler_do_not_make_its_view_stale(sim):
     assert [each["status"] for each in again.body["items"]] == ["Bound"]
 
 
+async def test_a_bound_pod_keeps_when_its_node_was_chosen(sim):
+    chosen = "2026-01-01T00:00:00.250000Z"
+    async with a_server(sim) as client:
+        await client.create(NODES, a_node())
+        for name in ("a", "b", "c"):
+            await client.create(PODS, a_sized_pod(name))
+
+        def item(name: str, **more: Any) -> dict[str, Any]:
+            return {"metadata": {"name": name}, "target": {"name": "n1"}, "observed": 99, **more}
+
+        items = [item("a", scheduledAt=chosen), item("b"), item("c", scheduledAt="soon")]
+        answer = await client.ask("POST", BATCH, {"items": items})
+        pods = [await client.get(f"{PODS}/{name}") for name in ("a", "b")]
+
+    conditions = [each["status"]["conditions"][-1] for each in pods]
+    assert [each.get("scheduledAt") for each in conditions] == [chosen, None]
+    assert [each["type"] for each in conditions] == ["PodScheduled", "PodScheduled"]
+    assert (answer.body["items"][2]["code"], answer.body["items"][2]["status"]) == (400, "Refused")
+
+
 async def test_a_cordoned_node_takes_only_those_who_bear_it(sim):
     async with a_server(sim) as client:
         await client.create(NODES, a_node(unschedulable=True))
