@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
+from mainstay.api.component_roles import ComponentRole
 from mainstay.api.kind_names import PODS
 from mainstay.api.system_users import build_controller_user
 from mainstay.client.client import Client
@@ -46,6 +47,8 @@ def chosen(
 
 class Controllers(Component):
     """`run` until cancelled."""
+
+    role = ComponentRole.CONTROLLERS
 
     def __init__(
         self,

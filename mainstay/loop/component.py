@@ -48,6 +48,9 @@ class ComponentSettings:
 class Component:
     """`run` until cancelled."""
 
+    role: str = ""
+    """What part of the control plane it is, if it is one."""
+
     def __init__(
         self,
         name: str,
@@ -119,6 +122,7 @@ class Component:
             controllers=self.holding.gates,
             queues=self._measure_queues() if self.settings.is_operated and self.is_leading else {},
             errors={loop.kernel.name: loop.kernel.counters.errors_in_a_row for loop in self.loops},
+            role=self.role,
         )
 
     def _measure_queues(self) -> dict[str, Figures]:

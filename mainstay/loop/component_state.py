@@ -46,16 +46,21 @@ class ComponentState:
     """By controller, how many decisions in a row failed through no fault of their objects."""
     policy_figures: Sequence[Mapping[str, Any]] = ()
     """Of a scheduler: what became of its decisions, by placement policy (scheduler/policy_figures.py)."""
+    role: str = ""
+    """What part of the control plane it is (api/component_roles.py); empty if it is none."""
 
     @property
     def essence(self) -> dict[str, Any]:
-        """What is worth a write at once if it has changed. Queues that are at rest are alike, however much they did."""
+        """What is worth a write at once if it has changed. Queues that are at rest are alike, however much they did;
+        and whoever follows these states has news with each of them, its own included."""
         queues = [(name, each.ready, each.backing_off, each.terminal) for name, each in sorted(self.queues.items())]
         failing = [name for name, count in sorted(self.errors.items()) if count >= ERRORS_WORTH_A_WRITE]
-        return {**self.status(), "queues": queues, "failing": failing}
+        revisions = {kind: each for kind, each in sorted(self.revisions.items()) if kind != COMPONENT_STATES.text}
+        return {**self.status(), "queues": queues, "failing": failing, "revisions": revisions}
 
     def status(self) -> dict[str, Any]:
         return {
+            "role": self.role,
             "revisions": dict(sorted(self.revisions.items())),
             "build": self.build,
             "flags": sorted(self.flags),
@@ -132,13 +137,22 @@ async def publish(
 
 async def _write(name: str, status: dict[str, Any], client: Client) -> None:
     write = WriteOptions(field_manager=name)
-    body = {"status": status}
     try:
-        await client.patch(COMPONENT_STATES, name, "", body, subresource="status", write=write)
+        found = await client.get(COMPONENT_STATES, name)
     except NotFound:
         try:
             made = {"metadata": {"name": name}, "spec": {"component": name}}
-            await client.create(COMPONENT_STATES, made, write=write)
+            found = await client.create(COMPONENT_STATES, made, write=write)
         except AlreadyExists:
-            pass  # Another one of that name was as fast.
-        await client.patch(COMPONENT_STATES, name, "", body, subresource="status", write=write)
+            found = {}  # Another one of that name was as fast.
+    body = {"status": {**status, **_without_old_keys(found.get("status") or {}, status)}}
+    await client.patch(COMPONENT_STATES, name, "", body, subresource="status", write=write)
+
+
+def _without_old_keys(before: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+    """The maps, with null for what was in them and is not any more: a merge patch would keep a kind that the component
+    followed in another build, at a revision that it never leaves."""
+    return {
+        name: {**dict.fromkeys([key for key in before.get(name) or () if key not in status[name]]), **status[name]}
+        for name in ("policies", "revisions")
+    }

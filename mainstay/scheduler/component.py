@@ -146,6 +146,7 @@ class Scheduler:
             term=term,
             controllers=self.holding.gates,
             policy_figures=figures,
+            role=self.name,  # As ComponentRole has it.
         )
 
     def current_policies(self) -> ActivePolicies:

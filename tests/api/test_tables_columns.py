@@ -98,12 +98,12 @@ def test_our_own_kinds_have_tables_too():
         "Reservation": ["Name", "Node", "Workload", "Phase", "Expires", "Age"],
         "ZoneQuota": ["Name", "Zone", "Hard", "Used", "Age"],
         "PlacementPolicy": ["Name", "Version", "Active", "Age"],
-        "PolicyRollout": ["Name", "Policy", "Stage", "Age"],
+        "PolicyRollout": ["Name", "Policy", "Stage", "Gate", "Age"],
         "Hold": ["Name", "What", "Target", "Owner", "Left", "Reason", "Age"],
         "SamplingPolicy": ["Name", "Rules", "Dry Run", "Incident Until", "Age"],
         "ControllerSettings": ["Name", "Set", "Age"],
         "ServiceLevelObjective": ["Name", "Target", "Burning", "Reason", "Budget", "Age"],
-        "ComponentState": ["Name", "Term", "Build", "Age"],
+        "ComponentState": ["Name", "Role", "Term", "Build", "Age"],
     }
 
 

@@ -273,11 +273,15 @@ def test_a_certificate_request_shows_what_was_decided():
             ["web", "a", "cpu=4,pods=10", "cpu=1", "5m"],
         ),
         ("PlacementPolicy", {"spec": {"policyVersion": "v5"}, "status": {"active": True}}, ["web", "v5", True, "5m"]),
-        ("PolicyRollout", {"spec": {"policy": "p"}, "status": {"stage": "Canary"}}, ["web", "p", "Canary", "5m"]),
+        (
+            "PolicyRollout",
+            {"spec": {"policy": "p"}, "status": {"stage": "canary", "reason": "SignalsStale"}},
+            ["web", "p", "canary", "SignalsStale", "5m"],
+        ),
         (
             "ComponentState",
-            {"status": {"term": "kube-system/a=5", "build": "0.1"}},
-            ["web", "kube-system/a=5", "0.1", "5m"],
+            {"status": {"role": "scheduler", "term": "kube-system/a=5", "build": "0.1"}},
+            ["web", "scheduler", "kube-system/a=5", "0.1", "5m"],
         ),
     ],
 )

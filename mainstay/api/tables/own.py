@@ -139,8 +139,9 @@ TABLES = {
     ),
     (_GROUP, "PolicyRollout"): table(
         NAME,
-        filled("Policy", _told("policy"), "What is rolled out."),
+        filled("Policy", text_at("spec.policy", NONE), "What is rolled out."),
         filled("Stage", _told("stage"), "How far it has come."),
+        filled("Gate", text_at("status.reason", NONE), "What it waits for, or how it has ended."),
         AGE,
     ),
     (_GROUP, "Hold"): table(
@@ -174,6 +175,7 @@ TABLES = {
     ),
     (_GROUP, "ComponentState"): table(
         NAME,
+        filled("Role", text_at("status.role", NONE), "What part of the control plane it is."),
         filled("Term", _told("term"), "The lease that it leads under, and since which revision."),
         filled("Build", _told("build"), "What it was built from."),
         AGE,

@@ -3,7 +3,8 @@
 A ComponentState (loop/component_state.py says what it is for), written past HTTP. A gate that waits until every server
 knows a policy reads there: from the moment at which a server has published a revision, it judges every request that
 it receives by the policies of that revision or later; one that was under way may have been judged before. It is
-written soon after a policy has changed, and now and then even if none has; a server that stops removes it.
+written soon after a policy has changed, a little later after anything else has, and now and then even if nothing has;
+a server that stops removes it.
 
 The other kinds that parts of the server follow are there too: roles, priority classes, flow schemas. Not those that
 users define: a server hears of a CustomResourceDefinition some time before it serves it.
@@ -16,6 +17,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from mainstay.api import times
+from mainstay.api.component_roles import ComponentRole
 from mainstay.api.errors import StatusError
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kind_names import COMPONENT_STATES, DEFINITIONS
@@ -30,6 +32,8 @@ from mainstay.store.errors import StoreError
 
 CHANGES_WITHIN: Final = timedelta(seconds=1)
 """How soon after a change of a policy it is published."""
+NEWS_WITHIN: Final = timedelta(seconds=10)
+"""How soon after a change of anything else: then those who wait for a revision see that the server has reached it."""
 AT_LEAST_EVERY: Final = timedelta(minutes=1)
 _MANAGER: Final = "apiserver"
 _OPTIONS: Final = WriteParameters(False, "Strict", _MANAGER)
@@ -77,16 +81,20 @@ class PublishedState:
 
     async def _publish(self) -> None:
         published: dict[str, int] | None = None
-        last_ns = 0
+        last_ns = news = 0
         while True:
             policies, now_ns = self._policies.list_revisions(), self._clock.monotonic_ns()
-            is_old = timedelta(microseconds=(now_ns - last_ns) // 1000) >= AT_LEAST_EVERY
-            if (policies != published or is_old) and await self._try(policies):
-                published, last_ns = policies, now_ns
+            age = timedelta(microseconds=(now_ns - last_ns) // 1000)
+            is_due = age >= (NEWS_WITHIN if self._feed.news > news else AT_LEAST_EVERY)
+            if policies != published or is_due:
+                reached = self._feed.news
+                if await self._try(policies):
+                    published, last_ns, news = policies, now_ns, reached
             await tasks.sleep(CHANGES_WITHIN)
 
     async def _try(self, policies: dict[str, int]) -> bool:
         status: Object = {
+            "role": str(ComponentRole.API_SERVER),
             "revisions": list_reached(self._feed),
             "build": build(),
             "flags": [],
