@@ -37,7 +37,6 @@ from mainstay.api.kind_names import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
-    POLICY_ROLLOUTS,
     PRIORITY_CLASSES,
     REPLICATION_CONTROLLERS,
     RESOURCE_CLAIM_TEMPLATES,
@@ -198,7 +197,6 @@ KINDS: Final = (
     UnenforcedKind(
         RESOURCE_SLICES, "the scheduler does not read it: use a resource that the node lists in its capacity"
     ),
-    UnenforcedKind(POLICY_ROLLOUTS, "no controller rolls out policies: set `active` in a PlacementPolicy"),
 )
 
 SUBRESOURCES: Final = (

@@ -17,6 +17,7 @@ from mainstay.controllers.namespace import loop as namespace
 from mainstay.controllers.node_health import loop as node_health
 from mainstay.controllers.objectives.controller import ServiceLevelObjectives
 from mainstay.controllers.pod_gc import loop as pod_gc
+from mainstay.controllers.policy_rollout.controller import PolicyRollouts
 from mainstay.controllers.progress.controller import DEPLOYMENT_PROGRESS, JOB_PROGRESS, REPLICASET_PROGRESS
 from mainstay.controllers.repair import loop as repair
 from mainstay.controllers.replicaset.controller import ReplicaSets
@@ -38,6 +39,7 @@ _WORKING: Final[tuple[Controller, ...]] = (
     REPLICASET_PROGRESS,
     JOB_PROGRESS,
     ServiceLevelObjectives(),
+    PolicyRollouts(),
 )
 
 LOOPS: Final[tuple[LoopSpec, ...]] = (

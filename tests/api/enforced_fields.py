@@ -229,6 +229,7 @@ KINDS: Mapping[str, str] = {
     "reservations.mainstay.dev": "server/placement/reservations.py",
     "zonequotas.mainstay.dev": "server/quota/zone_quota.py",
     "placementpolicies.mainstay.dev": "scheduler/policy.py",
+    "policyrollouts.mainstay.dev": "controllers/policy_rollout/controller.py",
     "componentstates.mainstay.dev": INFORMATION,
     "controllersettings.mainstay.dev": "loop/queue_settings.py",
     "holds.mainstay.dev": "loop/holds.py",

@@ -467,7 +467,18 @@ SAMPLES: Final[dict[tuple[str, str], Object]] = {
     ("mainstay.dev", "placementpolicies"): {
         "spec": {"policyVersion": "1", "scope": {"namespaces": ["default"]}, "scores": {"PodTopologySpread": 2}}
     },
-    ("mainstay.dev", "policyrollouts"): {"spec": {"policy": "p", "policyVersion": "1", "steps": [{"percent": 10}]}},
+    ("mainstay.dev", "policyrollouts"): {
+        "spec": {
+            "policy": "p",
+            "stages": [
+                {"name": "shadow", "shadowPercent": 5},
+                {"name": "canary", "scope": {"namespaces": ["a"]}},
+                {"name": "wider", "percent": 10},
+                {"name": "all", "percent": 100},
+            ],
+            "gate": {"minSamples": 5},
+        }
+    },
     ("mainstay.dev", "reservations"): {
         "spec": {
             "workload": {"kind": "Deployment", "name": "web", "uid": "u1"},

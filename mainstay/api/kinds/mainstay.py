@@ -8,7 +8,7 @@ far it has come, has only a status.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mainstay.api import kind_names
+from mainstay.api import kind_names, policy_rollout
 from mainstay.api.errors import CauseType, StatusCause, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Kind, Object, no_defaults
 from mainstay.api.kind_name import KindName
@@ -26,10 +26,11 @@ from mainstay.api.policy_names import (
 )
 from mainstay.api.quantity import canonical
 from mainstay.api.reservations import ReservationPhase, read_phase, reservation_name
-from mainstay.api.times import parse_time
+from mainstay.api.times import SECONDS_MAX, parse_time
 
 _PERCENT_MAX = 100
 _SKEW_MAX = 2**31 - 1
+_SAMPLES_MAX = 100_000
 _PORT_MAX = 65_535
 _PORTS_MAX = 50  # Of one reservation: all of them are in the ledger of its node.
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -132,9 +133,6 @@ def _wrong_type(path: str, value: Any, wanted: str) -> StatusCause:
     shown = {bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object"}
     detail = f'{path} in body must be of type {wanted}: "{shown.get(type(value), "null")}"'
     return StatusCause(CauseType.TYPE_INVALID, path, f'Invalid value: "{shown.get(type(value), "null")}": {detail}')
-
-
-_SCOPE = _object((), namespaces=_check_each(_name), selector=_selector, zones=_check_each(_text))
 
 
 def _host_ports(value: Any, path: str, causes: list[StatusCause]) -> None:
@@ -266,13 +264,42 @@ _PLACEMENT_POLICY = _closed(
     *("policyVersion", "scope", "active", "limit", "shadow", "maxZoneSkew", "filters", "scores", "resources"),
 )
 
-_POLICY_ROLLOUT = _object(
-    ("policy", "steps"),
-    policy=_name,
-    previous=_name,
-    paused=_truth,
-    steps=_check_each(_object((), scope=_SCOPE, percent=_number(0, _PERCENT_MAX), holdSeconds=_number(0))),
-    freshnessSeconds=_number(0),
+_STAGE = _closed(
+    _object(
+        ("name",),
+        name=_name,
+        shadowPercent=_number(1, _PERCENT_MAX),
+        percent=_number(1, _PERCENT_MAX),
+        scope=_policy_scope,
+        holdSeconds=_number(0, SECONDS_MAX),
+    ),
+    *("name", "shadowPercent", "percent", "scope", "holdSeconds"),
+)
+_GATE = _closed(
+    _object(
+        (),
+        minSamples=_number(1, _SAMPLES_MAX),
+        significancePercent=_number(1, 50),
+        maxIncreasePercent=_number(0, _PERCENT_MAX),
+        boundWithinSeconds=_number(1, SECONDS_MAX),
+        maxShadowDifferentPercent=_number(0, _PERCENT_MAX),
+        maxShadowUnplacedPercent=_number(0, _PERCENT_MAX),
+    ),
+    *policy_rollout.GATE_DEFAULTS,
+)
+_POLICY_ROLLOUT = _closed(
+    _object(
+        ("policy",),
+        policy=_name,
+        previous=_name,
+        paused=_truth,
+        aborted=_truth,
+        stages=_check_each(_STAGE),
+        freshnessSeconds=_number(policy_rollout.FRESHNESS_S_MIN, SECONDS_MAX),
+        deadlineSeconds=_number(1, SECONDS_MAX),
+        gate=_GATE,
+    ),
+    *("policy", "previous", "paused", "aborted", "stages", "freshnessSeconds", "deadlineSeconds", "gate"),
 )
 
 _COMPONENT_STATE = _object((), component=_text)
@@ -416,6 +443,30 @@ def _default_active(new: Object) -> None:
         fill(spec, active=False)
 
 
+def _default_rollout(new: Object) -> None:
+    """Write out what holds if nothing is said, so that users read it in the object."""
+    spec: Any = child(new, "spec")
+    if not isinstance(spec, dict):
+        return  # Validation will say so.
+    fill(spec, **policy_rollout.DEFAULTS, stages=[dict(each) for each in policy_rollout.DEFAULT_STAGES])
+    for stage in spec["stages"] if isinstance(spec["stages"], list) else ():
+        if isinstance(stage, dict):
+            fill(stage, holdSeconds=policy_rollout.HOLD_S)
+    gate: Any = child(spec, "gate")
+    if isinstance(gate, dict):
+        fill(gate, **policy_rollout.GATE_DEFAULTS)
+
+
+def _validate_rollout(new: Object, old: Object | None) -> Sequence[StatusCause]:
+    causes = list(_ROLLOUT_VALID(new, old))
+    if not causes:
+        policy_rollout.check_rollout(new["spec"], causes)
+    return causes
+
+
+_ROLLOUT_VALID = _validator(_POLICY_ROLLOUT, ("policy", "previous", "stages"))
+
+
 def _own(
     name: KindName,
     validate: Callable[[Object, Object | None], Sequence[StatusCause]],
@@ -445,7 +496,7 @@ ZONE_QUOTA = _own(
     kind_names.ZONE_QUOTAS, _validator(_ZONE_QUOTA, ("zone",)), _default_amounts("hard"), short_names=("zq",)
 )
 PLACEMENT_POLICY = _own(kind_names.PLACEMENT_POLICIES, _validate_policy, _default_active, prepare=_prepare_policy)
-POLICY_ROLLOUT = _own(kind_names.POLICY_ROLLOUTS, _validator(_POLICY_ROLLOUT, ("policy",)))
+POLICY_ROLLOUT = _own(kind_names.POLICY_ROLLOUTS, _validate_rollout, _default_rollout)
 COMPONENT_STATE = _own(kind_names.COMPONENT_STATES, _validator(_COMPONENT_STATE, needs_spec=False))
 
 KINDS = (RESERVATION, ZONE_QUOTA, PLACEMENT_POLICY, POLICY_ROLLOUT, COMPONENT_STATE)

@@ -57,6 +57,7 @@ class Cause(StrEnum):
     CONTROLLER_HELD = "ControllerHeld"
     ROLLOUT_HELD = "RolloutHeld"
     ROLLOUT_PAUSED = "RolloutPaused"
+    POLICY_ROLLED_BACK = "PolicyRolledBack"
     EVICTIONS_FROZEN = "EvictionsFrozen"
     SUSPENDED = "Suspended"
     SCHEDULING_GATED = "SchedulingGated"
@@ -227,7 +228,12 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
             "A Hold pauses the rollout.",
             "Release it, or wait until it expires: `mainstay get holds`.",
         ),
-        (Cause.ROLLOUT_PAUSED, "The Deployment is paused.", "Set `spec.paused` to false."),
+        (Cause.ROLLOUT_PAUSED, "The rollout is paused.", "Set `spec.paused` to false."),
+        (
+            Cause.POLICY_ROLLED_BACK,
+            "The rollout of a placement policy went back to the previous one: a regression, a deadline, or an abort.",
+            "Read `status.gate` of the PolicyRollout, correct the policy, and roll out another version.",
+        ),
         (
             Cause.EVICTIONS_FROZEN,
             "A Hold freezes evictions.",

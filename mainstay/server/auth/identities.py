@@ -44,6 +44,7 @@ CONTROLLER_USERS: Final = tuple(
         "node-health",
         "owner-cleanup",
         "pod-garbage",
+        "policy-rollout",
         "repair",
         "replicaset",
         "replicaset-progress",

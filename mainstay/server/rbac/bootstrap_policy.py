@@ -253,6 +253,11 @@ _CONTROLLER_ROLES: Final = {
         create core events
     """,
     "pod-garbage": "delete core pods",
+    "policy-rollout": """
+        get,list mainstay.dev policyrollouts
+        patch mainstay.dev policyrollouts/status
+        get,list,patch mainstay.dev placementpolicies
+    """,
     "repair": """
         get core namespaces nodes
         get apps deployments replicasets

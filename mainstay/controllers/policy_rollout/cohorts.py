@@ -1,0 +1,162 @@
+"""What the pods in the scope of a rollout show since its stage took effect: those under the candidate, and the rest.
+
+Only pods that were created after the stage took effect are counted: older ones were placed by another policy. A pod is
+judged once it is bound, or has been pending for as long as `boundWithinSeconds`: sooner its waiting says nothing.
+Conflicts and refusals at the commit are counted by the schedulers, for each policy by its uid (policyFigures).
+
+Pods that are gone are not counted. So an eviction shows for as long as the pod takes to stop; one that goes on shows at
+each look.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from mainstay.api import times
+from mainstay.api.component_roles import ComponentRole
+from mainstay.api.kind import Object
+from mainstay.api.kind_names import PODS
+from mainstay.api.pod_state import created_at, find_condition, get_node_name, is_leaving, parse_time_or_none
+from mainstay.api.policy_scope import PolicyScope, is_active, parse_scope, selects, specificity
+from mainstay.api.scoped_pods import read_scoped_pod
+from mainstay.client.indexes import Index
+from mainstay.controllers.policy_rollout.freshness import find_figures, read_role
+from mainstay.controllers.policy_rollout.health import CohortFigures, ShadowFigures
+from mainstay.loop.view import View
+
+_TEN_MINUTES: Final = len("2026-01-01T00:0")  # Of the text of a time: which ten minutes it is in.
+_BUCKET: Final = timedelta(minutes=10)
+
+
+def _list_buckets(created: Any) -> Iterable[str]:
+    return (created[:_TEN_MINUTES],) if isinstance(created, str) else ()
+
+
+CREATED: Final = Index("created", ("metadata", "creationTimestamp"), _list_buckets)
+"""Pods by the ten minutes in which they were created, so that a look at the new ones does not read all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cohorts:
+    candidate: CohortFigures
+    baseline: CohortFigures
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self.pods = self.late = self.disrupted = 0
+        self.pending: dict[str, int] = {}
+
+    def add(self, pod: Object, now: datetime, accepted: timedelta) -> None:
+        said = find_condition(pod, "PodScheduled") or {}
+        created = created_at(pod)
+        is_pending = not get_node_name(pod)
+        if is_pending and (now - created < accepted or is_leaving(pod) or said.get("reason") == "SchedulingGated"):
+            return
+        bound = parse_time_or_none(said.get("lastTransitionTime"))
+        if not is_pending and (said.get("status") != "True" or bound is None):
+            return  # Created with a node: no scheduler has placed it.
+        self.pods += 1
+        if is_pending:
+            reason = str(said.get("cause") or said.get("reason") or "Queued")
+            self.pending[reason] = self.pending.get(reason, 0) + 1
+        if is_pending or (bound is not None and bound - created > accepted):
+            self.late += 1
+        if (find_condition(pod, "DisruptionTarget") or {}).get("status") == "True":
+            self.disrupted += 1
+
+
+def list_created(view: View, since: datetime) -> list[Object]:
+    """The pods that were created after a time, as far as the seconds of the API tell: not within the same one."""
+    found: list[Object] = []
+    bucket = since
+    while _name_bucket(bucket) <= _name_bucket(view.now):
+        found += view.by(PODS, CREATED.name, _name_bucket(bucket))
+        bucket += _BUCKET
+    return [pod for pod in found if created_at(pod) > since]
+
+
+def _name_bucket(at: datetime) -> str:
+    return times.format_time(at)[:_TEN_MINUTES]
+
+
+@dataclass(frozen=True, slots=True)
+class RolledOut:
+    """The policies that a rollout is about."""
+
+    candidate: Object
+    """With the limit of the stage."""
+    baseline: Object | None
+    others: Sequence[Object] = ()
+
+    def find_scopes(self) -> tuple[PolicyScope, PolicyScope]:
+        """The whole scope, and the part of it that the candidate has now."""
+        limited = parse_scope(self.candidate)
+        assert limited is not None, self.candidate["metadata"]["name"]
+        return replace(limited, limit=None), limited
+
+    def find_narrower(self) -> list[PolicyScope]:
+        """Those of other active policies that take pods of the scope away from both."""
+        least = specificity(self.find_scopes()[1])
+        scopes = [parse_scope(each) for each in self.others if is_active(each)]
+        return [scope for scope in scopes if scope is not None and specificity(scope) > least]
+
+
+def count_cohorts(
+    policies: RolledOut, pods: Iterable[Object], states: Sequence[Object], now: datetime, accepted: timedelta
+) -> Cohorts:
+    """Of pods that were created since the stage took effect, and of what schedulers say since then."""
+    whole, limited = policies.find_scopes()
+    narrower = policies.find_narrower()
+    ours, theirs = _Tally(), _Tally()
+    for pod in pods:
+        facts = read_scoped_pod(pod)
+        if selects(whole, facts) and not any(selects(each, facts) for each in narrower):
+            (ours if selects(limited, facts) else theirs).add(pod, now, accepted)
+    return Cohorts(
+        _build_figures(ours, _add_up(states, policies.candidate)),
+        _build_figures(theirs, {} if policies.baseline is None else _add_up(states, policies.baseline)),
+    )
+
+
+def count_shadow(candidate: Object, states: Sequence[Object]) -> ShadowFigures:
+    counted = _add_up(states, candidate)
+    return ShadowFigures(
+        counted.get("shadowed", 0), counted.get("shadowDifferent", 0), counted.get("shadowUnplaced", 0)
+    )
+
+
+def _build_figures(tally: _Tally, counted: Mapping[str, int]) -> CohortFigures:
+    return CohortFigures(
+        pods=tally.pods,
+        pending=dict(sorted(tally.pending.items())),
+        late=tally.late,
+        disrupted=tally.disrupted,
+        decided=counted.get("decided", 0),
+        conflicts=counted.get("conflicts", 0),
+        refused=counted.get("refusedAtCommit", 0),
+    )
+
+
+_COUNTERS: Final = (
+    "decided",
+    "conflicts",
+    "refusedAtCommit",
+    "shadowed",
+    "shadowDifferent",
+    "shadowUnplaced",
+)
+
+
+def _add_up(states: Sequence[Object], policy: Object) -> dict[str, int]:
+    """What all schedulers together have counted for a policy in the revision that it has now."""
+    metadata = policy["metadata"]
+    found = dict.fromkeys(_COUNTERS, 0)
+    for state in states:
+        if read_role(state) is ComponentRole.SCHEDULER:
+            figures = find_figures(state["status"], metadata["name"], metadata["uid"])
+            if int(figures.get("revision") or 0) >= int(metadata["resourceVersion"]):
+                for name in _COUNTERS:
+                    found[name] += int(figures.get(name) or 0)
+    return found

@@ -1,0 +1,81 @@
+"""The gate at the end of a stage: everything it asks, and the one answer.
+
+    every component has seen the stage ─► no evidence against going on ─► enough samples ─► no regression
+    ─► held for long enough ─► pass
+
+A regression, and a deadline that has passed, roll the stage back. Everything else that is not as it should be is waited
+for, and named: a signal that is missing or old never passes a gate. A regression needs no fresh components to be
+believed: going back is the safe side.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from mainstay.api import times
+from mainstay.api.policy_rollout import RolloutReason, RolloutStage
+from mainstay.controllers.policy_rollout.freshness import StaleSignal
+from mainstay.controllers.policy_rollout.health import CohortFigures, CohortVerdict, ShadowFigures
+from mainstay.loop.evidence import Evidence, EvidenceResponse, allowed
+
+STALE_NAMED_MAX: Final = 3
+ROLLS_BACK: Final = frozenset({RolloutReason.REGRESSION, RolloutReason.DEADLINE_EXCEEDED})
+
+
+@dataclass(frozen=True, slots=True)
+class GateSignals:
+    """What a gate is decided by."""
+
+    stage: RolloutStage
+    since: datetime
+    deadline: datetime
+    now: datetime
+    stale: tuple[StaleSignal, ...]
+    evidence: tuple[Evidence, ...]
+    """About the controllers whose pods are compared."""
+    health: CohortVerdict
+    candidate: CohortFigures
+    baseline: CohortFigures
+    shadow: ShadowFigures
+
+
+@dataclass(frozen=True, slots=True)
+class GateVerdict:
+    reason: RolloutReason
+    message: str
+
+
+def decide_gate(signals: GateSignals) -> GateVerdict:
+    stage, health = signals.stage, signals.health
+    if health.regressions:
+        return GateVerdict(RolloutReason.REGRESSION, "; ".join(health.regressions))
+    waits = _find_wait(signals)
+    if waits is None:
+        return GateVerdict(RolloutReason.GATE_PASSED, f"stage {stage.name} has passed its gate")
+    if signals.now >= signals.deadline:
+        text = f"stage {stage.name} did not pass its gate until {times.format_time(signals.deadline)}: {waits.message}"
+        return GateVerdict(RolloutReason.DEADLINE_EXCEEDED, text)
+    return waits
+
+
+def _find_wait(signals: GateSignals) -> GateVerdict | None:
+    """The first thing that the gate waits for; None if there is nothing."""
+    if signals.stale:
+        return GateVerdict(RolloutReason.SIGNALS_STALE, describe_stale(signals.stale))
+    pausing = allowed(signals.evidence).because.get(EvidenceResponse.PAUSE_ROLLOUT, ())
+    if pausing:
+        named = ", ".join(f"{each.signal} of {each.name}" for each in signals.evidence if each.signal in pausing)
+        return GateVerdict(RolloutReason.EVIDENCE, named)
+    if signals.health.missing:
+        return GateVerdict(RolloutReason.TOO_FEW_SAMPLES, signals.health.missing)
+    until = signals.since + signals.stage.hold
+    if signals.now < until:
+        return GateVerdict(
+            RolloutReason.HOLDING, f"stage {signals.stage.name} is held until {times.format_time(until)}"
+        )
+    return None
+
+
+def describe_stale(stale: tuple[StaleSignal, ...]) -> str:
+    named = "; ".join(each.message for each in stale[:STALE_NAMED_MAX])
+    return named if len(stale) <= STALE_NAMED_MAX else f"{named}; and {len(stale) - STALE_NAMED_MAX} more"
