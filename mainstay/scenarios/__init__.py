@@ -70,6 +70,7 @@ from mainstay.scenarios.silent_nodes import SCENARIO as SILENT_NODES
 from mainstay.scenarios.slow_lists import SCENARIO as SLOW_LISTS
 from mainstay.scenarios.stale_agent import SCENARIO as STALE_AGENT
 from mainstay.scenarios.stale_candidate import SCENARIO as STALE_CANDIDATE
+from mainstay.scenarios.stale_policy_canary import SCENARIO as STALE_POLICY_CANARY
 from mainstay.scenarios.successor_looks_first import SCENARIO as SUCCESSOR_LOOKS_FIRST
 from mainstay.scenarios.twice_in_slices import SCENARIO as TWICE_IN_SLICES
 from mainstay.scenarios.two_builds import SCENARIO as TWO_BUILDS
@@ -106,6 +107,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         WHOSE_ROOM,
         STALE_CANDIDATE,
         EXCLUSIVE_DEVICES,
+        STALE_POLICY_CANARY,
         POLICY_SCOPES,
         BIND_WITHOUT_ANSWER,
         BINDING_DURING_NODE_FAILURE,
