@@ -21,7 +21,7 @@ DOORS: Final = {
     "agent/pod": "why.containers",
     # What runs containers: real processes, or nothing at all.
     "agent/runners": (
-        "pretend pretend_containers pretend_images process.cgroups process.isolation process.runner process.shutdown"
+        "pretend pretend_containers pretend_images process.cgroups process.isolation process.runner process.shutdown "
     ),
     # What an agent serves to the API server: logs, exec, ports, and resource usage.
     "agent/serve": "server",
@@ -54,6 +54,8 @@ DOORS: Final = {
     "controllers/objectives": "controller",
     # What all workload controllers do with their pods: adopt them, name them, choose which to delete first.
     "controllers/pods": "slots",
+    # PolicyRollouts: a new placement policy takes over stage by stage, and each stage passes a gate or is rolled back.
+    "controllers/policy_rollout": "controller switch",
     # The progress record of each workload: how far it has come, and what limits it (SPEC F5).
     "controllers/progress": "controller",
     # Repair: find state that has lost its owner, and correct it where that is safe.
@@ -116,7 +118,7 @@ DOORS: Final = {
     "sim/checkers": (
         "acknowledged_writes at_most_one autoscaled bound_in_time bounded budgets capacity count deadlines "
         "decoded failure_domains held job_counts namespaces observed_generations one_acting_leader orphans "
-        "owned patient placed quotas recovery released reserved told watch_contract "
+        "owned patient placed policy_rollouts quotas recovery released reserved told watch_contract "
     ),
     # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.
     "sim/cluster": "history program_lifecycle recorded_cluster server_proxy world",
