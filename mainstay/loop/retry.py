@@ -10,7 +10,7 @@
 What an attempt may not be blamed for does not count towards the bound: else an outage would leave every key terminal.
 """
 
-from mainstay.api.causes import QUOTA_CAUSES
+from mainstay.api.causes import ADMISSION_POLICY_VIOLATED, QUOTA_CAUSES
 from mainstay.client.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, Throttled, Unavailable
 from mainstay.loop.queue.items import KeyRetry, KeyTerminal
 
@@ -21,6 +21,9 @@ def follow_up(error: ApiError) -> KeyRetry | KeyTerminal:
         case Throttled(retry_after=after):
             return KeyRetry(at_least=after, counts=False)
         case Unavailable():
+            return KeyRetry(counts=False)
+        case ApiError() if error.cause == ADMISSION_POLICY_VIOLATED:
+            # Whatever its status: the policy may be changed, and no change of this object would tell.
             return KeyRetry(counts=False)
         case Invalid() | BadRequest():
             return KeyTerminal()

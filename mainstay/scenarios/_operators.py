@@ -11,6 +11,7 @@ from typing import Final
 
 from mainstay.api import pod_state
 from mainstay.api.holds import HoldScope
+from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import NODES, PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS, SAMPLING_POLICIES, ZONE_QUOTAS
 from mainstay.api.node_health import OUT_OF_SERVICE
@@ -130,20 +131,20 @@ async def forget_node(stage: SwarmStage, client: Client) -> None:
 async def set_quota(stage: SwarmStage, client: Client) -> None:
     hard = {"pods": PODS_MAX[stage.choose("pods max", len(PODS_MAX))]}
     spec = {"hard": {**hard, "requests.cpu": "8"} if stage.choose("cpu too", 2) else hard}
-    await _ensure(client, RESOURCE_QUOTAS, QUOTA, {"spec": spec}, NAMESPACE)
+    await ensure(client, RESOURCE_QUOTAS, QUOTA, {"spec": spec}, NAMESPACE)
 
 
 async def set_zone_quota(stage: SwarmStage, client: Client) -> None:
     zone = "abc"[stage.choose("which zone", 3)]
     spec = {"zone": zone, "hard": {"requests.cpu": ("8", "1")[stage.choose("zone cpu", 2)]}}
-    await _ensure(client, ZONE_QUOTAS, f"{QUOTA}-{zone}", {"spec": spec}, NAMESPACE)
+    await ensure(client, ZONE_QUOTAS, f"{QUOTA}-{zone}", {"spec": spec}, NAMESPACE)
 
 
 async def set_policies(stage: SwarmStage, client: Client) -> None:
     """Another worth of a priority, or other rules for what is recorded."""
     if stage.choose("which policy", 2):
         rules = [{"name": "quiet", "when": {"noops": True}, "keep": ("full", "nothing")[stage.choose("keep", 2)]}]
-        await _ensure(client, SAMPLING_POLICIES, "default", {"spec": {"rules": rules}})
+        await ensure(client, SAMPLING_POLICIES, "default", {"spec": {"rules": rules}})
         return
     # Its value cannot be changed, so it goes and comes; meanwhile pods that name it are refused.
     with suppress(NotFound):
@@ -165,7 +166,7 @@ async def hold_something(stage: SwarmStage, client: Client) -> None:
             await hold(stage.world, client, HoldScope.ROLLOUT, length, target=app, namespace=NAMESPACE)
 
 
-async def _ensure(client: Client, kind: KindName, name: str, body: dict[str, object], namespace: str = "") -> None:
+async def ensure(client: Client, kind: KindName, name: str, body: Object, namespace: str = "") -> None:
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     try:
         await client.create(kind, {"metadata": metadata, **body}, namespace)

@@ -84,6 +84,8 @@ class SwarmStage(Stage):
         self.options = SwarmOptions()
         self.sizes: dict[str, dict[str, str]] = {}
         """What each machine has. Its agent sees a change when it is started the next time."""
+        self.load = 0
+        """What each container uses, in billionths of a core."""
         self.singles: dict[str, None] = {}
         """Pods of which there must be one, and never two."""
 

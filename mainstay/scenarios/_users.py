@@ -81,6 +81,19 @@ def a_job(name: str, spec: Mapping[str, Any], parallelism: int) -> Object:
     return {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": wanted}
 
 
+def an_autoscaler(app: str) -> Object:
+    """Of a Deployment, by what its pods use. It waits for a while only, so that it comes to rest soon."""
+    target = {"type": "Utilization", "averageUtilization": 50}
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": app},
+        "minReplicas": 1,
+        "maxReplicas": 4,
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 15}},
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+    }
+    return {"metadata": {"name": app, "namespace": NAMESPACE}, "spec": spec}
+
+
 def _some_spec(stage: SwarmStage, image: str = WELL[0]) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if stage.options.has_priorities and stage.choose("priority", 2):

@@ -33,6 +33,7 @@ from mainstay.loop.kernel import LoopSpec
 from mainstay.loop.lease import LeaseSettings
 from mainstay.scenarios._expected_state import WORLD, Missing, find_deviations
 from mainstay.scenarios._operators import CPUS
+from mainstay.scenarios._policy_changes import LOADS, use_load
 from mainstay.scenarios._swarm import SwarmStage, draw_options
 from mainstay.scenarios._users import BROKEN, PASSING
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
@@ -81,6 +82,8 @@ _GOES_ON: Final = Behaviour(timedelta(seconds=0.5), timedelta(seconds=0.5))
 
 class WorldStage(SwarmStage):
     loops: Sequence[LoopSpec] = ()
+    has_usage = False
+    """Whether agents tell what containers use: who asks for it, asks all nodes again and again."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -89,6 +92,7 @@ class WorldStage(SwarmStage):
         self._begun = asyncio.Event()
         self._is_over = False
         self._news = asyncio.Event()
+        self.load = LOADS[0]
         self._busy: dict[str, None] = {}
         """Users who still have something to put in order."""
         world.history.subscribe(self._saw)
@@ -96,8 +100,10 @@ class WorldStage(SwarmStage):
             world.add_server(name)
         for name, zone in NODES.items():
             size = self.sizes[name] = {"cpu": CPUS[0], "memory": "8Gi"}
-            world.add_node(name, PretendSettings(capacity=size, labels={ZONE_LABEL: zone}))
+            settings = PretendSettings(capacity=size, labels={ZONE_LABEL: zone})
+            world.add_node(name, settings, serves=self.has_usage)
             world.machines[name].behave = _choose_behaviour
+            world.machines[name].load = partial(use_load, self)
         for name in SCHEDULERS:
             older: Main = partial(self._schedule, name, settings=OLDER_SCHEDULER)
             world.add_program(name, partial(self._schedule, name), versions={"older": older}, user=identities.SCHEDULER)

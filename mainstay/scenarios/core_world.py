@@ -1,8 +1,8 @@
 """The core of a cluster, with everything that can go wrong: servers, schedulers, ReplicaSets, node health and repair.
 
 Small and quick, for many runs. Two of each process, five nodes in three zones, a user who wants replicas and single
-pods, and an operator who drains, resizes and loses machines. Of the processes any one of each sort is enough: in the
-end the others may be gone for good. (SPEC T1: all that must hold in every run)
+pods, and an operator who drains, resizes and loses machines, and changes policies. Of the processes any one of each
+sort is enough: in the end the others may be gone for good. (SPEC T1: all that must hold in every run)
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
 from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.controllers.replicaset.controller import ReplicaSets
 from mainstay.scenarios import _operators as operators
+from mainstay.scenarios import _policy_changes as policies
 from mainstay.scenarios import _users as users
 from mainstay.scenarios._stages import NAMESPACE
 from mainstay.scenarios._swarm import UserAction
@@ -57,7 +58,7 @@ class CoreWorld(WorldStage):
                 UserAction("plan", 2, users.plan_ahead),
                 UserAction("give-up-plan", 1, users.give_up_plan),
             ),
-            OPERATOR: operators.USUAL,
+            OPERATOR: (*operators.USUAL, *policies.CHANGES),
         }
     )
 
@@ -72,6 +73,7 @@ class CoreWorld(WorldStage):
     async def put_in_order(self, user: str, client: Client) -> None:
         if user == OPERATOR:
             await operators.open_all(self, client)
+            await policies.lift_policies(self, client)
         else:
             await ensure_singles(client, list(self.singles))
 

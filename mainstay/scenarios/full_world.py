@@ -1,8 +1,9 @@
 """A whole cluster, with everything that can go wrong: all controllers, users who roll out and back, and lost machines.
 
 As in core-world, and besides: Deployments with images that cannot work, Jobs, Services, namespaces that come and go,
-Holds and policies. Of servers, schedulers and controllers any one is enough; and of the nodes at most two of five stay
-dead, no two of one zone: their pods have to be moved, and of what may run once never two do. (SPEC T1, T2)
+Holds, policies, and an autoscaler whose load changes. Of servers, schedulers and controllers any one is enough; and of
+the nodes at most two of five stay dead, no two of one zone: their pods have to be moved, and of what may run once never
+two do. (SPEC T1, T2)
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Final
 
 from mainstay.api.kind_name import KindName
 from mainstay.api.kind_names import (
+    AUTOSCALERS,
     CONFIG_MAPS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
@@ -26,6 +28,7 @@ from mainstay.api.kind_names import (
 from mainstay.client.client import Client
 from mainstay.controllers.registry import CONTROLLERS, LOOPS
 from mainstay.scenarios import _operators as operators
+from mainstay.scenarios import _policy_changes as policies
 from mainstay.scenarios import _users as users
 from mainstay.scenarios._stages import NAMESPACE
 from mainstay.scenarios._swarm import UserAction
@@ -72,6 +75,7 @@ class FullWorld(WorldStage):
     controllers = CONTROLLERS
     loops = LOOPS
     observed = OBSERVED
+    has_usage = True
     users = MappingProxyType(
         {
             USER: (
@@ -92,8 +96,10 @@ class FullWorld(WorldStage):
             ),
             OPERATOR: (
                 *operators.USUAL,
+                *policies.CHANGES,
                 UserAction("policies", 1, operators.set_policies),
                 UserAction("hold", 1, operators.hold_something),
+                UserAction("load", 2, policies.change_load),
             ),
         }
     )
@@ -106,11 +112,13 @@ class FullWorld(WorldStage):
         metadata = {"name": app, "namespace": NAMESPACE}
         budget = {"minAvailable": 1, "selector": {"matchLabels": labels}}
         await client.create(DISRUPTION_BUDGETS, {"metadata": metadata, "spec": budget})
+        await client.create(AUTOSCALERS, users.an_autoscaler(app))
         await client.create(SERVICES, {"metadata": metadata, "spec": {"selector": labels, "ports": [{"port": 80}]}})
 
     async def put_in_order(self, user: str, client: Client) -> None:
         if user == OPERATOR:
             await operators.open_all(self, client)
+            await policies.lift_policies(self, client)
             return
         await users.mend(client)
         await users.ensure_singles(client, list(self.singles))

@@ -20,6 +20,7 @@ from mainstay.loop.retry import follow_up
 
 QUOTA = {"causes": [{"reason": "QuotaExceeded", "message": "exceeded quota: small"}]}
 AMOUNT = {"causes": [{"reason": "QuotaAmountMissing", "message": "failed quota: small: must specify cpu for: web"}]}
+DENIED = {"causes": [{"reason": "AdmissionPolicyViolated", "message": "no pod may request 100m"}]}
 FIELDS = {"causes": [{"reason": "FieldManagerConflict", "field": ".spec.replicas"}]}
 
 
@@ -29,9 +30,11 @@ FIELDS = {"causes": [{"reason": "FieldManagerConflict", "field": ".spec.replicas
         Unavailable("no answer", may_have_happened=True),
         Forbidden("exceeded quota", status=403, reason="Forbidden", details=QUOTA),
         Forbidden("failed quota", status=403, reason="Forbidden", details=AMOUNT),
+        Invalid("denied", status=422, reason="Invalid", details=DENIED),
+        Forbidden("denied", status=403, reason="Forbidden", details=DENIED),
         Conflict("changed", status=409, reason="Conflict"),
     ],
-    ids=lambda error: type(error).__name__,
+    ids=lambda error: f"{type(error).__name__}-{error.cause}",
 )
 def test_a_failure_that_is_not_the_fault_of_the_object_does_not_count(error: ApiError):
     assert follow_up(error) == KeyRetry(counts=False)

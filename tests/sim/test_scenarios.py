@@ -353,6 +353,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("core-world", worlds.counts_and_never_refuses, "quotas: "),
     ("core-world", worlds.mixes_up_what_it_has_observed, "observed generations: "),
     ("core-world", worlds.forgets_what_no_node_takes, "bound in time: "),
+    ("core-world", worlds.gives_up_what_a_policy_denies, "world: web-"),
     ("core-world", repair.leaves_reservations_alone, "orphans: "),
     ("core-world", repair.believes_its_cache, "released: "),
     ("core-world", worlds.says_when_it_looked, "quiescence: "),

@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 
+from mainstay.api.causes import ADMISSION_POLICY_VIOLATED
 from mainstay.api.kind import Kind, Object
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.times import format_time
+from mainstay.client.errors import ApiError
 from mainstay.controllers.deployment import rolling
 from mainstay.controllers.garbage.loop import OwnerCleanup
 from mainstay.controllers.pods import slots
 from mainstay.controllers.pods.slots import Vacant, short_hash
 from mainstay.controllers.replicaset import controller
 from mainstay.controllers.replicaset.controller import ReplicaSets
+from mainstay.loop import controller_loop, retry
 from mainstay.loop.decision import Decision, WakeAt
+from mainstay.loop.queue.items import KeyRetry, KeyTerminal
 from mainstay.loop.view import View
 from mainstay.scheduler.queue.pod_states import PodState
 from mainstay.scheduler.queue.scheduling_queue import SchedulingQueue
@@ -105,6 +109,16 @@ def forgets_what_no_node_takes(patch: pytest.MonkeyPatch) -> None:
         return None
 
     patch.setattr(SchedulingQueue, "park", park)
+
+
+def gives_up_what_a_policy_denies(patch: pytest.MonkeyPatch) -> None:
+    """As if the object could never be: nobody tells when the policy is changed."""
+    honest = retry.follow_up
+
+    def follow_up(error: ApiError) -> KeyRetry | KeyTerminal:
+        return KeyTerminal() if error.cause == ADMISSION_POLICY_VIOLATED else honest(error)
+
+    patch.setattr(controller_loop, "follow_up", follow_up)
 
 
 def leads_for_as_long_as_it_likes(patch: pytest.MonkeyPatch) -> None:

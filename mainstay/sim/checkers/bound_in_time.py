@@ -1,8 +1,9 @@
 """When all is healed, no pod waits for long for a node that would take it.
 
 Whether a node would is judged by the server's own books: its ledger has the room, it accepts pods, and it has no taint
-that the pod does not tolerate. A pod in a namespace with quotas for zones may have to wait for these, and no checker
-waits in vain while schedulers are held: then nothing is concluded.
+that the pod does not tolerate. A pod in a namespace with quotas for zones may have to wait for these, one in the scope
+of a placement policy for the skew that it allows, and no checker waits in vain while schedulers are held: then nothing
+is concluded.
 
 A pod that waits for a node of which it holds a reservation is looked at by others (_scheduling.py).
 """
@@ -30,6 +31,7 @@ _PODS: Final = "core/pods/"
 _NODES: Final = "core/nodes/"
 _ZONE_QUOTAS: Final = "mainstay.dev/zonequotas/"
 _HOLDS: Final = "mainstay.dev/holds/"
+_POLICIES: Final = "mainstay.dev/placementpolicies/"
 
 
 class BoundInTime:
@@ -70,9 +72,9 @@ class BoundInTime:
             self._ledgers[key.removeprefix(LEDGERS)] = ledger_in(entry)
         elif key.startswith(_NODES):
             self._taints[key.removeprefix(_NODES)] = () if value is None else parse_taints(decode_commit(value))
-        elif key.startswith((_ZONE_QUOTAS, _HOLDS)):
+        elif key.startswith((_ZONE_QUOTAS, _HOLDS, _POLICIES)):
             self._limited.pop(key, None)
-            if value is not None:
+            if value is not None and (not key.startswith(_POLICIES) or _bounds_skew(decode_commit(value))):
                 self._limited[key] = None
         else:
             return False
@@ -105,3 +107,7 @@ class BoundInTime:
                 raise Violated(
                     self.name, f"{key} has waited for {waited_s:.0f} s, although {node} would accept it", [commit]
                 )
+
+
+def _bounds_skew(policy: Object) -> bool:
+    return bool(policy["spec"].get("active") and policy["spec"].get("maxZoneSkew"))

@@ -261,6 +261,18 @@ def test_two_sets_share_a_new_number_in_proportion_before_the_rollout_goes_on():
     assert sizes(decision) == {"new": 10, "old": 10}
 
 
+def test_two_sets_share_a_smaller_number_only_when_both_have_said_what_they_have():
+    # The new one says that 5 are available, from before it was told to have 2, and 5 again: maybe only 2 are.
+    deployment = a_deployment(4, image="web:2", annotations=AT_TWO, surge=0)
+    new = a_new(5, most=10, generation=3, observed=1)
+
+    held = decide(deployment, an_old(5, most=10), new)
+
+    assert held.actions == ()
+    assert held.reasons == ("scaling to 4 replicas, waiting for the status of new",)
+    assert sizes(decide(deployment, an_old(5, most=10), a_new(5, most=10, generation=3))) == {"new": 2, "old": 2}
+
+
 def test_when_the_new_set_has_all_the_old_ones_get_nothing():
     new = a_new(10, desired=10)
 
