@@ -176,7 +176,9 @@ INNER_DOORS: Final = {
     # The work queue: deduplicates keys, orders them fairly, and delays retries. work_queue.py is what loops use.
     "loop/queue": "work_queue",
     # The timelines of the five worked examples, each as steps that are looked for in a run. One file for each.
-    "scenarios/narrations": "binding_during_node_failure duplicate_reservation missing_replica pending_after_rollback",
+    "scenarios/narrations": (
+        "binding_during_node_failure duplicate_reservation missing_replica pending_after_rollback stale_policy_canary "
+    ),
     # What the scheduler knows of nodes and pods: columns, assumed pods, and vectors per class of pods.
     "scheduler/cache": "arrays columns domains feed label_column ring unconfirmed vectors",
     # Reasons to refuse a node, one file each. See ../filtering.py for how they are put together.

@@ -33,6 +33,7 @@ from mainstay.loop.component import ComponentSettings
 from mainstay.loop.component_state import PublishSettings
 from mainstay.scenarios._schedulers import CALM, SchedulingStage, a_pod, add_node, resize_node
 from mainstay.scenarios._stages import LEASE, NAMESPACE, SILENCE, USER
+from mainstay.scenarios.narrations.stale_policy_canary import NARRATION
 from mainstay.scheduler.component import SchedulerSettings
 from mainstay.server.auth import identities
 from mainstay.sim.checkers import Violated
@@ -50,13 +51,15 @@ GONE: Final = "scheduler-gone"
 LATE: Final = timedelta(seconds=20)
 SIZES: Final = {"node-a1": "200", "node-b7": "6", "node-c3": "0"}
 """The zone is in the name. In c there is no room: a workload that must be spread evenly gets one pod in each other."""
-SHRUNK: Final = ("1", "3", "6")
+SHRUNK: Final = ("6", "3", "1")
 BASELINE: Final = "risk-v4"
 GOOD: Final = "risk-v5"
 BAD: Final = "risk-v5-even"
 ROLLOUT: Final = "risk-v5"
 WORKLOADS: Final = tuple(f"risk-api-{number}" for number in (0, 1, 4, 6))
 """Two or three of them are in the share of a candidate."""
+TEXT_TURNS: Final = 4
+"""For so many turns of the canary there is no room on node-b7, which the scheduler does not know."""
 KEPT: Final = 8
 """Turns for which a pod stays."""
 SCOPE: Final = {"namespaces": [NAMESPACE]}
@@ -92,6 +95,8 @@ class StalePolicyCanary(SchedulingStage):
         self._broken = ""
         self._turns = 0
         self._has_begun = self._is_paused = False
+        self._is_text_done = False
+        self._text_turns = 0
         self._made: list[list[str]] = []
         world.history.subscribe(self._saw)
 
@@ -112,15 +117,18 @@ class StalePolicyCanary(SchedulingStage):
             self._has_begun = True
         elif read_phase(await client.get(POLICY_ROLLOUTS, ROLLOUT)) in ENDED:
             return  # There is nothing more to see.
-        if not self.choose("late nodes", 8):
+        if self.choose("late nodes", 8) == 7:
             self._delay_nodes()
-        await resize_node(client, "node-b7", cpu=SHRUNK[self.choose("size", len(SHRUNK))])
+        size = SHRUNK[self.choose("size", len(SHRUNK))]
+        if self._text_turns:  # While the watch is late, there is no room on the node.
+            self._text_turns, size = self._text_turns - 1, "0"
+        await resize_node(client, "node-b7", cpu=size)
         await self._replace_pods(client)
         with suppress(NotFound, Invalid):
             await self._meddle(client)
 
     async def _begin(self, client: Client) -> None:
-        if not self.choose("a scheduler is gone", 6):
+        if self.choose("a scheduler is gone", 6) == 5:
             with suppress(AlreadyExists):
                 await client.create(COMPONENT_STATES, {"metadata": {"name": GONE}, "spec": {"component": GONE}})
             body = {"status": {"role": "scheduler", "revisions": {"pods": 1}, "observedAt": "2020-01-01T00:00:00Z"}}
@@ -159,7 +167,7 @@ class StalePolicyCanary(SchedulingStage):
             await client.patch(POLICY_ROLLOUTS, ROLLOUT, "", {"spec": {"paused": self._is_paused}})
             return
         match self.choose("meddles", 60):
-            case 0 | 1 | 2 | 3:
+            case 1 | 2 | 3 | 12:
                 self._is_paused = True
                 await client.patch(POLICY_ROLLOUTS, ROLLOUT, "", {"spec": {"paused": True}})
             case 4:
@@ -174,7 +182,11 @@ class StalePolicyCanary(SchedulingStage):
 
     def _saw(self, event: Event) -> None:
         """A gate has passed: what the caches of the schedulers have come to at this moment."""
-        if not isinstance(event, RevisionCommitted) or not event.key.startswith(ROLLOUTS) or event.value is None:
+        if not isinstance(event, RevisionCommitted) or event.value is None:
+            return
+        if event.key.startswith(POLICIES) and not self._is_text_done:
+            self._follow_text(decode_current(event.previous), decode_commit(event.value))
+        if not event.key.startswith(ROLLOUTS):
             return
         old, new = decode_current(event.previous), decode_commit(event.value)
         if old is None or read_phase(old) is not RolloutPhase.PROGRESSING:
@@ -192,6 +204,12 @@ class StalePolicyCanary(SchedulingStage):
                     self._broken = (
                         f"a gate passed at revision {revision}, and {name} has {informer.cache.kind} of {reached}"
                     )
+
+    def _follow_text(self, old: Object | None, new: Object) -> None:
+        """The candidate becomes active for a share: just then the watch of nodes falls behind, in every run."""
+        if old is not None and not old["spec"].get("active") and new["spec"].get("active"):
+            self._is_text_done, self._text_turns = True, TEXT_TURNS
+            self.world.after(timedelta(0), self._delay_nodes)
 
     async def check(self) -> None:
         self.require_agreement()
@@ -267,4 +285,5 @@ SCENARIO: Final = Scenario(
     calm=CALM,
     silence=SILENCE,
     ids=("W8", "W9"),
+    narration=NARRATION,
 )

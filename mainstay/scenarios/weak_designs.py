@@ -53,6 +53,11 @@ def scales_whatever_is_kept_back(patch: BugPatcher) -> None:
     patch.setattr("mainstay.controllers.autoscaler.decide.find_scale_limit", lambda target, *evidence: None)
 
 
+def binds_from_the_cached_view(patch: BugPatcher) -> None:
+    """What the scheduler has seen of a node decides, and the server does not check the room at commit. (W9)"""
+    patch.setattr("mainstay.server.placement.charges.find_refusal", lambda ledger, revision, charge, asked: None)
+
+
 def names_reservations_after_the_attempt(patch: BugPatcher) -> None:
     """A name for each attempt, a server that takes any, and leaders that do not wait for what the last one did. (T7)
 

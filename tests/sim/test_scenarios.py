@@ -126,6 +126,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("exclusive-devices", scheduling.takes_the_revision_of_pods_for_that_of_nodes, "exclusive devices: "),
     ("exclusive-devices", scheduling.gives_devices_away_by_any_view, "exclusive devices: "),
     # W8, W9: a policy is rolled out
+    ("stale-policy-canary", weak_designs.binds_from_the_cached_view, "capacity: "),
     ("stale-policy-canary", policy_rollouts.asks_only_whether_the_policy_was_seen, "policy rollout: "),
     ("stale-policy-canary", policy_rollouts.passes_when_signals_are_missing, "policy rollout: "),
     ("stale-policy-canary", policy_rollouts.compares_whatever_there_is, "policy rollout: "),

@@ -123,8 +123,8 @@ def run(
     One run of twenty, and at least one of each scenario, is repeated in another process with another PYTHONHASHSEED, to
     check determinism; --check repeats all of them.
 
-    The worked examples are binding-during-node-failure, missing-replica, pending-after-rollback and
-    duplicate-reservation. --narrate makes one run of one of them, without any fault but its own, or with those of
+    The worked examples are binding-during-node-failure, missing-replica, pending-after-rollback, stale-policy-canary
+    and duplicate-reservation. --narrate makes one run of one of them, without any fault but its own, or with those of
     --first-seed; each step is shown with what the run has recorded of it: time, object, versions, reason.
 
     \b
