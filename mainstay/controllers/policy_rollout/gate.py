@@ -8,6 +8,7 @@ for, and named: a signal that is missing or old never passes a gate. A regressio
 believed: going back is the safe side.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -19,6 +20,7 @@ from mainstay.controllers.policy_rollout.health import CohortFigures, CohortVerd
 from mainstay.loop.evidence import Evidence, EvidenceResponse, allowed
 
 STALE_NAMED_MAX: Final = 3
+"""Components that a message names."""
 ROLLS_BACK: Final = frozenset({RolloutReason.REGRESSION, RolloutReason.DEADLINE_EXCEEDED})
 
 
@@ -77,5 +79,15 @@ def _find_wait(signals: GateSignals) -> GateVerdict | None:
 
 
 def describe_stale(stale: tuple[StaleSignal, ...]) -> str:
-    named = "; ".join(each.message for each in stale[:STALE_NAMED_MAX])
-    return named if len(stale) <= STALE_NAMED_MAX else f"{named}; and {len(stale) - STALE_NAMED_MAX} more"
+    """By component, the first kind of it that is behind, and how many others are."""
+    by_component: dict[str, list[str]] = {}
+    for each in stale:
+        by_component.setdefault(each.component or each.message, []).append(each.message)
+    described = [f"{first}{_count_more(others, 'kind')}" for first, *others in by_component.values()]
+    return "; ".join(described[:STALE_NAMED_MAX]) + _count_more(described[STALE_NAMED_MAX:], "component")
+
+
+def _count_more(others: Sequence[str], word: str) -> str:
+    if not others:
+        return ""
+    return f" (and {len(others)} more {word if len(others) == 1 else f'{word}s'})"

@@ -41,10 +41,16 @@ _CAUSES: Final = {
     RolloutReason.PREVIOUS_CHANGED: Cause.FIGHTING_WRITERS,
 }
 """By the reason of its condition; all others are under way."""
-_STALE_ADVICE: Final = (
-    "Check the components that it names: mainstay top, kubectl get componentstates. If one is gone for good, delete its"
-    " ComponentState."
-)
+_ADVICE: Final = {
+    RolloutReason.SIGNALS_STALE: (
+        "Check the components that it names: mainstay top, kubectl get componentstates. If one is gone for good, "
+        "delete its ComponentState."
+    ),
+    RolloutReason.TOO_FEW_SAMPLES: (
+        "Only pods that were created since the stage took effect are compared: wait for more, restart workloads of the "
+        "scope, or lower `spec.gate.minSamples`."
+    ),
+}
 
 
 async def why_policy_rollout(case: Case, rollout: Object) -> Finding:
@@ -77,7 +83,7 @@ async def why_policy_rollout(case: Case, rollout: Object) -> Finding:
         verdict=Verdict.BLOCKED if is_blocked else Verdict.WAITING,
         since=since,
         chain=(*_link_gate(rollout), (broken if is_blocked else waiting)("rollout", f"{reason}: {message}", evidence)),
-        advice=_STALE_ADVICE if cause is Cause.STALE_VIEW else "",
+        advice=_ADVICE.get(RolloutReason(reason), ""),
     )
 
 

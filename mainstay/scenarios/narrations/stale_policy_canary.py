@@ -66,9 +66,9 @@ def _chooses_again(record: DecisionRecord, found: Found) -> str | None:
 
 
 def _holds(record: DecisionRecord, found: Found) -> str | None:
-    # The API servers have to catch up as well. What the text is about is the scheduler's view of nodes.
-    mark = f"{_SCHEDULER} has observed nodes"
-    return next((each for each in record.reasons if each.startswith("SignalsStale") and mark in each), None)
+    # At first the gate waits for the API servers, too. What the text is about is the scheduler's view of nodes alone.
+    mark = f"SignalsStale: {_SCHEDULER} has observed nodes"
+    return next((each for each in record.reasons if each.startswith(mark)), None)
 
 
 def _passes(record: DecisionRecord, found: Found) -> str | None:
