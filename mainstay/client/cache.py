@@ -16,7 +16,7 @@ import asyncio
 import heapq
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -111,6 +111,23 @@ class Cache:
     def by(self, index: str, value: str) -> tuple[ObjectKey, ...]:
         """The keys that are found under a value, sorted. Raises `KeyError` if there is no such index."""
         return self._table(index).keys(value)
+
+    def by_all(self, wanted: Mapping[str, Collection[str]]) -> list[ObjectKey]:
+        """The keys that are found under one of the values of each index, sorted. It goes through those alone that the
+        index with the fewest finds."""
+        if not wanted:
+            return list(self.keys())
+        tables = {self._number(index): frozenset(values) for index, values in wanted.items()}
+        fewest = min(tables, key=lambda number: self._tables[number].count(tables[number]))
+        found: dict[ObjectKey, None] = {}
+        for value in sorted(tables[fewest]):
+            found |= self._tables[fewest].found.get(value, {})
+        return sorted(key for key in found if self._is_under(self._entries[key], tables))
+
+    def find_values(self, key: ObjectKey, index: str) -> tuple[str, ...]:
+        """What an object is found under, without decoding it; nothing if it is not there."""
+        number, entry = self._number(index), self._entries.get(key)
+        return () if entry is None else entry.values[number]
 
     def values(self, index: str) -> list[str]:
         """All values under which something is found, sorted."""
@@ -335,10 +352,16 @@ class Cache:
                 about = f"{self.kind} {key} in index {table.index.name}"
                 raise broken(_INDEXED, about, found=sorted(found), wanted=sorted(wanted), revision=self.revision)
 
+    def _is_under(self, entry: CachedObject, tables: Mapping[int, frozenset[str]]) -> bool:
+        return all(not values.isdisjoint(entry.values[number]) for number, values in tables.items())
+
     def _table(self, index: str) -> "_Table":
+        return self._tables[self._number(index)]
+
+    def _number(self, index: str) -> int:
         if index not in self._numbers:
             raise KeyError(f"the cache of {self.kind} has no index {index!r}, only {sorted(self._numbers)}")
-        return self._tables[self._numbers[index]]
+        return self._numbers[index]
 
 
 class _Table:
@@ -364,6 +387,9 @@ class _Table:
                 return ()
             in_order = self._sorted[value] = tuple(sorted(found))
         return in_order
+
+    def count(self, values: Iterable[str]) -> int:
+        return sum(len(self.found.get(value, ())) for value in values)
 
     def add(self, key: ObjectKey, values: tuple[str, ...]) -> None:
         for value in values:

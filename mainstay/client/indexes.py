@@ -8,8 +8,9 @@ an index on one field stays cheap however large the objects are.
     cache.by("node", "node-c12")        → the keys of the pods there, sorted
     cache.by("label:app", "risk-api")
 
-A tenant is a namespace. Zone and region are those of a node, as its labels tell them; what is in a zone through its
-node is found by node."""
+A tenant is a namespace. Zone and region are those of a node, as its labels tell them; the pods in them are found
+through their nodes (join.py). What only one component asks for is declared there, as rollouts by policy version are in
+controllers/policy_rollout/versions.py."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -63,11 +64,10 @@ def _owner_uids(references: Any) -> Iterable[str]:
 
 
 NAMESPACE: Final = field("metadata", "namespace", name="namespace")
-TENANT: Final = field("metadata", "namespace", name="tenant")
+"""By tenant."""
 NODE: Final = field("spec", "nodeName", name="node")
 ZONE: Final = label(ZONE_LABEL, name="zone")
 REGION: Final = label(REGION_LABEL, name="region")
 PRIORITY_CLASS: Final = field("spec", "priorityClassName", name="priority-class")
 OWNER: Final = Index("owner", ("metadata", "ownerReferences"), _owner_uids)
 """By the uid of each owner."""
-POLICY_VERSION: Final = field("spec", "policyVersion", name="policy-version")

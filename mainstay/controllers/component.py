@@ -9,10 +9,12 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from mainstay.api.component_roles import ComponentRole
-from mainstay.api.kind_names import PODS
+from mainstay.api.kind_names import NODES, PODS
 from mainstay.api.system_users import build_controller_user
 from mainstay.client.client import Client
+from mainstay.client.indexes import NODE, REGION, ZONE
 from mainstay.client.informer import Informer
+from mainstay.client.join import Join
 from mainstay.client.pump import Collection
 from mainstay.controllers.pods.stage_durations import StageDurations
 from mainstay.controllers.registry import CONTROLLERS, LOOPS
@@ -75,6 +77,8 @@ class Controllers(Component):
             recorder=recorder,
         )
         self.stages = StageDurations(env.clock)
+        self.pods_by_node: Join | None = None
+        """To find pods by zone and region, while it leads. None unless both pods and nodes are in a cache."""
 
     def client_for(self, controller: str) -> Client:
         if not self.settings.impersonates or controller not in _OURS:
@@ -83,8 +87,15 @@ class Controllers(Component):
 
     def _beside(self) -> Sequence[Coroutine[Any, Any, None]]:
         # Only if they are in a cache anyway.
-        pods = [informer for informer in self.informers.all() if informer.collection == Collection(PODS)]
-        return [self._measure(informer) for informer in pods]
+        found = {informer.collection: informer for informer in self.informers.all()}
+        pods, nodes = found.get(Collection(PODS)), found.get(Collection(NODES))
+        if pods is None:
+            return ()
+        if nodes is not None:
+            pods.cache.add_indexes((NODE,))
+            nodes.cache.add_indexes((ZONE, REGION))
+            self.pods_by_node = Join(pods.cache, NODE, nodes.cache)
+        return [self._measure(pods)]
 
     async def _measure(self, pods: Informer) -> None:
         pods.subscribe(self.stages.changed)
@@ -92,3 +103,4 @@ class Controllers(Component):
             await asyncio.Event().wait()
         finally:
             pods.unsubscribe(self.stages.changed)
+            self.pods_by_node = None

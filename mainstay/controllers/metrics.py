@@ -6,6 +6,7 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 
 from mainstay.api.kind_names import SERVICE_LEVEL_OBJECTIVES
 from mainstay.api.objectives import get_objectives, read_burn
+from mainstay.client.indexes import REGION, ZONE
 from mainstay.controllers.component import Controllers
 from mainstay.loop.metrics import ComponentMetrics
 from mainstay.loop.objectives import WINDOWS
@@ -36,7 +37,18 @@ class ControllersMetrics(ComponentMetrics):
                 burns.add_metric((burn.objective.name, window), burn.rate(length, stages.now_ns()))
         yield burns
         yield _collect_objectives(self._controllers)
+        yield _collect_pods(self._controllers, "mainstay_zone_pods", ZONE.name)
+        yield _collect_pods(self._controllers, "mainstay_region_pods", REGION.name)
         yield from super().collect()
+
+
+def _collect_pods(controllers: Controllers, name: str, domain: str) -> Metric:
+    """Of each zone or region that has nodes; nothing while this process does not lead."""
+    pods = GaugeMetricFamily(name, f"Pods on the nodes of a {domain}, in any phase.", labels=(domain,))
+    if controllers.pods_by_node is not None:
+        for value, count in controllers.pods_by_node.count(domain).items():
+            pods.add_metric((value,), count)
+    return pods
 
 
 def _collect_objectives(controllers: Controllers) -> Metric:

@@ -17,6 +17,7 @@ from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES
 from mainstay.api.object_key import ObjectKey
+from mainstay.client.indexes import ZONE
 from mainstay.loop.view import View
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
@@ -25,9 +26,10 @@ _PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def find_zones(view: View, pods: Sequence[Object]) -> dict[str, str]:
-    """The zone of each node that has one of these pods: their failure domains. The view must show nodes."""
+    """The zone of each node that has one of these pods: their failure domains. Nodes that say none are all in the same.
+    The view must show nodes, with the index `ZONE`."""
     names = sorted({pod_state.get_node_name(pod) for pod in pods} - {""})
-    return {name: pod_state.get_zone(view.get(NODES, ObjectKey("", name))) for name in names}
+    return {name: "".join(view.find_values(NODES, ObjectKey("", name), ZONE.name)) for name in names}
 
 
 def chosen(

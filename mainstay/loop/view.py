@@ -8,7 +8,7 @@ built again (`View.of`), and then `decide` must say the same.
 A decision can read only what its controller declares, so that the declaration is true.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -20,7 +20,7 @@ from mainstay.api.kind_name import KindName
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.cache import Cache
 from mainstay.client.entry import CachedObject
-from mainstay.client.indexes import Index
+from mainstay.client.indexes import OWNER, Index
 
 NO_SUBJECT: Final = ObjectKey("", "")
 
@@ -107,9 +107,23 @@ class View:
         cache = self._cache(kind)
         return self._list(kind, [entry for key in cache.by(index, value) if (entry := cache.entry(key))], index, value)
 
+    def by_all(self, kind: KindName, wanted: Mapping[str, Collection[str]]) -> list[Object]:
+        """Those found under one of the values of each index, sorted by key. No others are decoded."""
+        cache = self._cache(kind)
+        entries = [entry for key in cache.by_all(wanted) if (entry := cache.entry(key))]
+        values = [f"{index}={','.join(sorted(of))}" for index, of in sorted(wanted.items())]
+        return self._list(kind, entries, ";".join(sorted(wanted)), ";".join(values))
+
+    def find_values(self, kind: KindName, key: ObjectKey, index: str) -> tuple[str, ...]:
+        """What one object is found under, without decoding it. It has been looked at, as by `get`."""
+        cache = self._cache(kind)
+        entry = cache.entry(key)
+        self.looks.append(Look(kind, *key, revision=0 if entry is None else entry.revision))
+        return cache.find_values(key, index)
+
     def owned_by(self, kind: KindName, uid: str) -> list[Object]:
         """Those that have an owner of this uid. The kind must be declared with the index `OWNER`."""
-        return self.by(kind, "owner", uid)
+        return self.by(kind, OWNER.name, uid)
 
     def cache(self, kind: KindName) -> Cache:
         """All of a kind with its indexes, for decisions about everything. What is read there is not noted."""

@@ -16,10 +16,8 @@ from mainstay.client.indexes import (
     NAMESPACE,
     NODE,
     OWNER,
-    POLICY_VERSION,
     PRIORITY_CLASS,
     REGION,
-    TENANT,
     ZONE,
     Index,
     field,
@@ -111,6 +109,29 @@ def test_an_index_follows_every_change():
     assert (cache.by("node", "n1"), cache.values("node")) == ((), ["n2"])
 
 
+def test_several_indexes_together_find_what_each_of_them_finds():
+    cache = a_cache(
+        a_pod("a", node="n1", labels={"app": "web"}),
+        a_pod("b", node="n1", labels={"app": "db"}),
+        a_pod("c", node="n2", labels={"app": "web"}),
+        a_pod("d", labels={"app": "web"}),
+    )
+
+    assert cache.by_all({"node": ["n2", "n1"], "label:app": ["web"]}) == [key("a"), key("c")]
+    assert cache.by_all({"node": ["n3"], "label:app": ["web"]}) == []
+    assert cache.by_all({"node": ["n1"]}) == list(cache.by("node", "n1"))
+    assert cache.by_all({}) == list(cache.keys())
+    with pytest.raises(KeyError, match="no index 'zone'"):
+        cache.by_all({"zone": ["a"]})
+
+
+def test_what_an_object_is_found_under_is_told_without_decoding_it():
+    cache = a_cache(a_pod("a", node="n1"), a_pod("b"))
+
+    assert cache.find_values(key("a"), "node") == ("n1",)
+    assert cache.find_values(key("b"), "node") == cache.find_values(key("gone"), "node") == ()
+
+
 def test_an_index_that_is_not_there_is_named():
     with pytest.raises(KeyError, match=r"pods has no index 'zone', only \['label:app', 'namespace', 'node', 'owner'\]"):
         a_cache().by("zone", "a")
@@ -119,14 +140,13 @@ def test_an_index_that_is_not_there_is_named():
 @pytest.mark.parametrize(
     ("index", "obj", "values"),
     [
-        (TENANT, {"metadata": {"namespace": "team-a"}}, ["team-a"]),
+        (NAMESPACE, {"metadata": {"namespace": "team-a"}}, ["team-a"]),
         (NODE, {"spec": {"nodeName": "n1"}}, ["n1"]),
         (NODE, {"spec": {"nodeName": ""}}, []),
         (ZONE, {"metadata": {"labels": {"topology.kubernetes.io/zone": "z1"}}}, ["z1"]),
         (REGION, {"metadata": {"labels": {"topology.kubernetes.io/region": "r1"}}}, ["r1"]),
         (PRIORITY_CLASS, {"spec": {"priorityClassName": "batch"}}, ["batch"]),
         (OWNER, {"metadata": {"ownerReferences": [{"uid": "u1"}, {"uid": "u2"}]}}, ["u1", "u2"]),
-        (POLICY_VERSION, {"spec": {"policyVersion": "v5-canary"}}, ["v5-canary"]),
         (label("app"), {"metadata": {"labels": {"app": ""}}}, [""]),
         (field("spec", "ports"), {"spec": {"ports": [80, 443, True, None, {}]}}, ["80", "443", "true"]),
         (Index("both", (), lambda obj: [f"{obj['a']}/{obj['b']}"]), {"a": 1, "b": 2}, ["1/2"]),

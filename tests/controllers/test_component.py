@@ -5,7 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from mainstay.api.kind_names import NODES, PODS
 from mainstay.controllers.component import Controllers, UnknownController, chosen
+from mainstay.controllers.metrics import ControllersMetrics
 from mainstay.controllers.registry import CONTROLLERS, LOOPS
 from mainstay.env import tasks
 from mainstay.loop.kernel import Kernel, LoopContext, LoopSpec
@@ -62,3 +64,25 @@ async def test_a_loop_of_its_own_runs_under_the_term_of_the_controllers(sim, con
         assert seen == [component.term.text]
         assert [each.kernel.name for each in component.loops] == [*(each.name for each in controllers), "remembering"]
         await tasks.stop(running)
+
+
+async def test_pods_are_counted_in_the_zone_and_region_of_their_node_while_a_process_leads(sim):
+    async with a_world(sim) as world:
+        labels = {"topology.kubernetes.io/zone": "z1", "topology.kubernetes.io/region": "eu"}
+        await world.client.create(NODES, {"metadata": {"name": "n1", "labels": labels}})
+        container = {"name": "c", "image": "c"}
+        for name, node in (("a", "n1"), ("b", "n1"), ("c", "")):
+            spec = {"containers": [container]} | ({"nodeName": node} if node else {})
+            await world.client.create(PODS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+        controllers, _ = chosen(["replicaset"])
+        component = Controllers(world.client, sim.env("one"), controllers=controllers, loops=())
+        assert component.pods_by_node is None
+        running = tasks.spawn(component.run(), name="one")
+        await tasks.sleep(timedelta(seconds=30))
+
+        shown = ControllersMetrics(component).render().decode()
+        assert 'mainstay_zone_pods{zone="z1"} 2.0' in shown
+        assert 'mainstay_region_pods{region="eu"} 2.0' in shown
+
+        await tasks.stop(running)
+        assert component.pods_by_node is None

@@ -26,7 +26,7 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import COMPONENT_STATES, DEPLOYMENTS, NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.errors import ApiError, Conflict, Throttled, Unavailable
-from mainstay.client.indexes import NAMESPACE, OWNER
+from mainstay.client.indexes import NAMESPACE, OWNER, ZONE
 from mainstay.controllers.deployment import holds as rollout_holds
 from mainstay.controllers.deployment import revisions, rolling
 from mainstay.controllers.deployment import status as rollout_status
@@ -113,7 +113,7 @@ class Deployments(Controller):
             REPLICASETS, wakes=owner(DEPLOYMENTS), wakes_among=selecting_orphans(), indexes=(OWNER, ORPHANS, NAMESPACE)
         ),
         Reads(PODS, indexes=(OWNER,)),
-        Reads(NODES),
+        Reads(NODES, indexes=(ZONE,)),
         Reads(COMPONENT_STATES),
         rollout_holds.READS,
         objective_targets.READS,

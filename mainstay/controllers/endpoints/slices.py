@@ -23,7 +23,7 @@ from mainstay.api.object_key import ObjectKey
 from mainstay.api.well_known_labels import SERVICE_NAME, ZONE_LABEL
 from mainstay.client.cache import Cache
 from mainstay.client.entry import CachedObject, Change
-from mainstay.client.indexes import Index
+from mainstay.client.indexes import ZONE, Index
 from mainstay.client.partial import reader
 from mainstay.controllers.endpoints.packing import DesiredSlice, ExistingSlice, Packing, held_in, packed
 from mainstay.controllers.endpoints.routes import HEADLESS, find_bad_address, is_headless, list_families, wanted
@@ -88,7 +88,7 @@ class EndpointSlices(Controller):
     indexes = (SELECTING,)
     reads = (
         Reads(PODS, wakes_among=selecting_pods(), indexes=(LABELLED,)),
-        Reads(NODES, wakes_among=_when_a_zone_changes),
+        Reads(NODES, wakes_among=_when_a_zone_changes, indexes=(ZONE,)),
         Reads(ENDPOINT_SLICES, wakes=_find_service, indexes=(OF_SERVICE,)),
     )
     writes = (ENDPOINT_SLICES,)

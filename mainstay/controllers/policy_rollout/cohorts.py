@@ -20,7 +20,7 @@ from mainstay.api.kind_names import PODS
 from mainstay.api.pod_state import created_at, find_condition, get_node_name, is_leaving, parse_time_or_none
 from mainstay.api.policy_scope import PolicyScope, is_active, parse_scope, selects, specificity
 from mainstay.api.scoped_pods import read_scoped_pod
-from mainstay.client.indexes import Index
+from mainstay.client.indexes import NAMESPACE, PRIORITY_CLASS, Index
 from mainstay.controllers.policy_rollout.freshness import find_figures, read_role
 from mainstay.controllers.policy_rollout.health import CohortFigures, ShadowFigures
 from mainstay.loop.view import View
@@ -67,14 +67,20 @@ class _Tally:
             self.disrupted += 1
 
 
-def list_created(view: View, since: datetime) -> list[Object]:
-    """The pods that were created after a time, as far as the seconds of the API tell: not within the same one."""
-    found: list[Object] = []
+def list_created(view: View, scope: PolicyScope, since: datetime) -> list[Object]:
+    """The pods that were created after a time, as far as the seconds of the API tell: not within the same one. All that
+    the scope selects are among them; those in other namespaces or of other priority classes are not read."""
+    buckets = []
     bucket = since
     while _name_bucket(bucket) <= _name_bucket(view.now):
-        found += view.by(PODS, CREATED.name, _name_bucket(bucket))
+        buckets.append(_name_bucket(bucket))
         bucket += _BUCKET
-    return [pod for pod in found if created_at(pod) > since]
+    wanted: dict[str, Sequence[str]] = {CREATED.name: buckets}
+    if scope.namespaces:
+        wanted[NAMESPACE.name] = scope.namespaces
+    if scope.priority_classes and all(scope.priority_classes):  # The empty one has the pods that no index finds.
+        wanted[PRIORITY_CLASS.name] = scope.priority_classes
+    return [pod for pod in view.by_all(PODS, wanted) if created_at(pod) > since]
 
 
 def _name_bucket(at: datetime) -> str:

@@ -17,7 +17,7 @@ Rolling back switches policies and removes nothing: no pod is deleted or moved b
 Not done here: choosing nodes by policies (scheduler/), comparing policies on recorded decisions (`mainstay replay`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -37,8 +37,7 @@ from mainstay.api.policy_rollout import (
     read_phase,
 )
 from mainstay.api.policy_scope import is_active, parse_scope
-from mainstay.client.cache import Cache
-from mainstay.client.entry import Change
+from mainstay.client.indexes import NAMESPACE, PRIORITY_CLASS
 from mainstay.controllers.policy_rollout.cohorts import CREATED, RolledOut, count_cohorts, count_shadow, list_created
 from mainstay.controllers.policy_rollout.freshness import PolicyActivation, find_stale
 from mainstay.controllers.policy_rollout.gate import ROLLS_BACK, GateSignals, GateVerdict, decide_gate
@@ -54,6 +53,13 @@ from mainstay.controllers.policy_rollout.switch import (
     plan_rollback,
     read_fields,
 )
+from mainstay.controllers.policy_rollout.versions import (
+    PHASE,
+    POLICY_VERSION,
+    list_claims,
+    wake_progressing,
+    wake_users,
+)
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import Decision, Tell, WakeAt
 from mainstay.loop.signals import collect_controller_errors, collect_queue_age
@@ -63,23 +69,14 @@ CREATORS: Final = ("replicaset", "job")
 """The controllers that create the pods which are compared."""
 
 
-def _unfinished(change: Change, rollouts: Cache) -> Iterable[ObjectKey]:
-    """Wakes all rollouts that have not ended. There are few."""
-    return [entry.key for entry in rollouts.entries() if read_phase(entry.object()) not in ENDED]
-
-
-def _waiting_for_components(change: Change, rollouts: Cache) -> Iterable[ObjectKey]:
-    """Wakes those with a stage in effect, when a component has published something else than before."""
-    return [entry.key for entry in rollouts.entries() if read_phase(entry.object()) is RolloutPhase.PROGRESSING]
-
-
 class PolicyRollouts(Controller):
     name = "policy-rollout"
     kind = POLICY_ROLLOUTS
+    indexes = (POLICY_VERSION, PHASE)
     reads = (
-        Reads(PLACEMENT_POLICIES, wakes_among=_unfinished),
-        Reads(COMPONENT_STATES, wakes_among=_waiting_for_components),
-        Reads(PODS, indexes=(CREATED,)),
+        Reads(PLACEMENT_POLICIES, wakes_among=wake_users),
+        Reads(COMPONENT_STATES, wakes_among=wake_progressing),
+        Reads(PODS, indexes=(CREATED, NAMESPACE, PRIORITY_CLASS)),
     )
     writes = (PLACEMENT_POLICIES,)
 
@@ -159,16 +156,9 @@ def _find_previous(case: RolloutCase, candidate: Object) -> tuple[Object | None,
 
 
 def _list_others(case: RolloutCase, names: set[str]) -> list[Object]:
-    """The rollouts that use one of these policies, by their claims."""
-    found = []
-    for each in case.view.all(POLICY_ROLLOUTS):
-        if each["metadata"]["uid"] == case.rollout["metadata"]["uid"]:
-            continue
-        status = each.get("status") or {}
-        used = {str((status.get(role) or {}).get("name") or "") for role in ("policy", "previous")}
-        if used & names:
-            found.append(each)
-    return found
+    """The other rollouts that have claimed one of these policies."""
+    own = case.rollout["metadata"]["uid"]
+    return [each for each in list_claims(case.view, names) if each["metadata"]["uid"] != own]
 
 
 def _identify(policy: Object) -> Object:
@@ -315,8 +305,9 @@ def _gather(case: RolloutCase, stage: RolloutStage, candidate: Object, activatio
         baseline = case.find_claimed("previous")
         involved = {metadata["uid"], baseline["metadata"]["uid"] if baseline is not None else ""}
         others = [each for each in case.policies.values() if each["metadata"]["uid"] not in involved]
-        pods = list_created(case.view, since)
-        cohorts = count_cohorts(RolledOut(candidate, baseline, others), pods, states, case.now, rules.bound_within)
+        policies = RolledOut(candidate, baseline, others)
+        pods = list_created(case.view, policies.find_scopes()[0], since)
+        cohorts = count_cohorts(policies, pods, states, case.now, rules.bound_within)
         ours, theirs = cohorts.candidate, cohorts.baseline
         if stage.is_full:
             theirs = read_figures(case.status.get("reference"))

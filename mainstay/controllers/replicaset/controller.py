@@ -26,7 +26,7 @@ from mainstay.api.kind_names import NODES, PODS, REPLICASETS
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.owners import find_controller
 from mainstay.client.errors import ApiError, Conflict, Throttled, Unavailable
-from mainstay.client.indexes import NAMESPACE, OWNER
+from mainstay.client.indexes import NAMESPACE, OWNER, ZONE
 from mainstay.controllers.deployment.revisions import parse_revision
 from mainstay.controllers.pods import slots
 from mainstay.controllers.pods.adoption import ORPHANS, claim, selecting_orphans
@@ -53,7 +53,7 @@ class ReplicaSets(Controller):
     indexes = (OWNER, NAMESPACE)
     reads = (
         Reads(PODS, wakes=owner(REPLICASETS), wakes_among=selecting_orphans(), indexes=(OWNER, ORPHANS)),
-        Reads(NODES),
+        Reads(NODES, indexes=(ZONE,)),
     )
     writes = (PODS,)
     conditions_have_generation = False

@@ -131,7 +131,7 @@ class ObjectCluster:
     def decide(self, name: str = "rollout") -> Decision:
         kinds = (POLICY_ROLLOUTS, PLACEMENT_POLICIES, COMPONENT_STATES, PODS)
         objects = {kind: [obj for (of, _), obj in self.objects.items() if of == kind] for kind in kinds}
-        indexes = {reads.kind: reads.indexes for reads in CONTROLLER.reads}
+        indexes = {reads.kind: reads.indexes for reads in CONTROLLER.reads} | {POLICY_ROLLOUTS: CONTROLLER.indexes}
         return CONTROLLER.decide(View.of(objects, self.now, indexes=indexes), ObjectKey("", name), None)
 
     def step(self, name: str = "rollout", *, crashes_after_actions: bool = False) -> bool:
