@@ -71,9 +71,9 @@ def bookmark(revision: int, *, ends_state: bool = False) -> WatchDelivered:
 
 
 def asks(
-    request: int, method: str, path: str = PATH, *, who: str = "alice", term: str = "", op: str = ""
+    request: int, method: str, path: str = PATH, *, who: str = "alice", term: str = "", op: str = "", user: str = ""
 ) -> RequestReceived:
-    return RequestReceived(0, request, who, "server-1", method, path, "", "", term, op, b"")
+    return RequestReceived(0, request, who, "server-1", method, path, "", "", term, op, b"", user)
 
 
 def answer(request: int, status: int, revision: int = 0) -> ResponseSent:
@@ -275,9 +275,25 @@ async def test_a_repeated_operation_is_answered_with_what_happened_the_first_tim
 
 
 async def test_another_program_that_wants_the_same_is_answered_with_what_happened_the_first_time():
-    first, second = asks(1, "POST", who="alice", op="one"), asks(2, "POST", who="bob", op="one")
+    first, second = [asks(number, "POST", who=f"leader-{number}", op="one", user="leader") for number in (1, 2)]
 
     await check(AcknowledgedWrites(), [first, put(2, "a", by=1), second, answer(2, 201, 2)], a=2)
+
+
+async def test_the_same_id_of_two_programs_of_one_user_is_one_operation():
+    first, second = [asks(number, "POST", who=f"leader-{number}", op="one", user="leader") for number in (1, 2)]
+
+    await must_fail(
+        AcknowledgedWrites(),
+        [first, put(2, "a", by=1), second, put(3, "b", by=2)],
+        "operation one of leader-2 was committed twice",
+    )
+
+
+async def test_the_same_id_of_two_users_is_two_operations():
+    first, second = asks(1, "POST", op="one", user="alice"), asks(2, "POST", op="one", user="bob")
+
+    await check(AcknowledgedWrites(), [first, put(2, "a", by=1), second, put(3, "b", by=2)], a=2, b=3)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ Every answer that a server gives is looked at, also one that never arrives: the 
 revision, and at that revision the object must have been committed. A deletion is acknowledged only if the object was
 gone, or marked to go, at some moment since it was asked for. A refusal (any 4xx) has left no commit behind, and never
 does later. The writes of one operation id make one commit, however often they are sent, and by which program: two
-programs of one user that want the same make the same id of it (client/intent.py). Revisions only grow, over restarts of
-the store too, and in the end the store holds exactly what its commits say.
+programs of one user that want the same make the same id of it (client/intent.py); ids of different users are different
+operations, as they are for a server. Revisions only grow, over restarts of the store too, and in the end the store
+holds exactly what its commits say.
 
 When the store is put back to a backup (`StoreRestored`), all promises about what came after it end there, and the rest
 begins again from what the backup has.
@@ -62,8 +63,8 @@ class AcknowledgedWrites:
         self._writes: dict[int, _Write] = {}
         self._refused: dict[int, ResponseSent] = {}
         self._claims: dict[int, _Claim] = {}
-        self._begun: dict[str, int] = {}  # By operation: the revision when it was first asked for.
-        self._done: dict[str, RevisionCommitted] = {}
+        self._begun: dict[tuple[str, str], int] = {}  # By operation: the revision when it was first asked for.
+        self._done: dict[tuple[str, str], RevisionCommitted] = {}
 
     def saw(self, event: Event) -> None:
         match event:
@@ -121,7 +122,7 @@ class AcknowledgedWrites:
             return
         since = self._latest
         if asked.operation:
-            since = self._begun.setdefault(asked.operation, since)
+            since = self._begun.setdefault((asked.user, asked.operation), since)
         self._writes[asked.request] = _Write(asked, address, since)
 
     def _answered(self, write: _Write, answered: ResponseSent) -> None:
@@ -154,12 +155,12 @@ class AcknowledgedWrites:
             raise Violated(self.name, "a rejected write was committed", [write.asked, refused, commit])
 
     def _check_operation(self, write: _Write, commit: RevisionCommitted) -> None:
-        operation = write.asked.operation
-        if not operation:
+        operation = (write.asked.user, write.asked.operation)
+        if not write.asked.operation:
             return
         first = self._done.setdefault(operation, commit)
         if first.revision != commit.revision:
-            text = f"operation {operation} of {write.asked.who} was committed twice"
+            text = f"operation {write.asked.operation} of {write.asked.who} was committed twice"
             raise Violated(self.name, text, [first, write.asked, commit])
 
     def _settle(self, claim: _Claim) -> None:

@@ -32,6 +32,8 @@ class RequestReceived(msgspec.Struct, frozen=True, gc=False):
     term: str
     operation: str
     body: bytes
+    user: str = ""
+    """Whom the program asks as: several may be one user, whose operation ids they share. Empty if unknown."""
 
     def __str__(self) -> str:
         extra = "".join(

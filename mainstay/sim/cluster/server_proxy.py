@@ -10,7 +10,7 @@ A watch goes through a tap, which can hold back what it delivers, let it through
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
@@ -32,6 +32,7 @@ from mainstay.http.messages import (
     TunnelResponse,
     UpgradeResponse,
 )
+from mainstay.server.auth.authorization import User
 from mainstay.server.request.served_kinds import Registry
 from mainstay.server.request.target import NoSuchPath, Options, RequestTarget, Verb, parse_target
 from mainstay.server.storage.keyspace import build_prefix
@@ -102,10 +103,12 @@ class ServerProxy:
         server: str,
         handler: Handler,
         registry: Registry,
+        users: Mapping[str, User],
         history: History,
         interference: FaultInjector,
         loop: "SimLoop",
     ) -> None:
+        """`users` are those of the programs, by their tokens."""
         self.server = server
         self.taps: dict[int, WatchProxy] = {}
         """The watches that are open, by the number of their request."""
@@ -114,6 +117,7 @@ class ServerProxy:
         self.loop = loop
         self._handler = handler
         self._registry = registry
+        self._users = users
 
     def find_taps(self, who: str) -> list["WatchProxy"]:
         return [tap for tap in self.taps.values() if tap.who == who]
@@ -171,6 +175,7 @@ class ServerProxy:
     def _asked(self, request: Request) -> RequestReceived:
         header = request.headers.get
         token = (header("authorization") or "").removeprefix("Bearer ")
+        user = self._users.get(token)
         return RequestReceived(
             at_ns=self.loop.time_ns(),
             request=self.history.next_request(),
@@ -183,6 +188,7 @@ class ServerProxy:
             term=header(headers.TERM) or "",
             operation=header(headers.OPERATION) or "",
             body=request.body,
+            user="" if user is None else user.name,
         )
 
     def _note(

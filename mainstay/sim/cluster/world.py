@@ -331,7 +331,7 @@ class World:
         api = await _started(port, env, authenticator, journal)
         if self.are_states_published:
             api.publish_state(name)
-        gate = ServerProxy(name, api.answer, api.registry, self.history, self.faults, self.sim.loop)
+        gate = ServerProxy(name, api.answer, api.registry, self._users, self.history, self.faults, self.sim.loop)
         self.gates[name] = gate
         http = await HttpServer.start(gate.answer, "0.0.0.0", PORT, on_head=True)
         self._serving[name].set()
