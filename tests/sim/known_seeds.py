@@ -65,7 +65,7 @@ KNOWN_SEEDS: Final[dict[tuple[str, Callable[[pytest.MonkeyPatch], None]], int]] 
     ("full-world", worlds.takes_the_old_away_at_once): 6,
     ("ghost-node", caches.keeps_what_is_missing_from_a_state): 7,
     ("half-said", node_health.says_it_of_pods_only_once): 5,
-    ("held-rollout", holds.fills_up_what_is_held): 78,
+    ("held-rollout", holds.fills_up_what_is_held): 9,
     ("late-commits", transactions.charges_a_pod_that_may_have_ended): 3,
     ("late-commits", transactions.uses_a_reservation_whatever_has_become_of_it): 2,
     ("late-create", intents.names_writes_after_their_decisions): 6,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mainstay.scenarios import SCENARIOS
-from tests.sim.test_scenarios import TWINS, Twin, first_found, first_seeds
+from tests.sim.test_scenarios import FIRST_SEEDS, TWINS, Twin, first_found
 
 FILE = Path(__file__).parent / "known_seeds.py"
 
@@ -47,7 +47,7 @@ def main() -> int:
     seeds: dict[tuple[str, Twin], int] = {}
     missing = 0
     for name, twin, problem in TWINS:
-        result = first_found(SCENARIOS[name], twin, first_seeds(twin))
+        result = first_found(SCENARIOS[name], twin, FIRST_SEEDS)
         if result is None or not result.problem.startswith(problem):
             sys.stdout.write(f"{name} does not find {twin.__name__}: {result}\n")
             missing += 1

@@ -141,8 +141,8 @@ def tells_without_looking(patch: pytest.MonkeyPatch) -> None:
     """Says that a binding is retried of a pod that may be bound by now."""
     honest = report.retrying_patch
 
-    def retrying_patch(pod: Object, message: str, now: datetime) -> Object | None:
-        found = honest({**pod, "spec": {}}, message, now)
+    def retrying_patch(pod: Object, message: str, now: datetime, scheduled_at: str = "") -> Object | None:
+        found = honest({**pod, "spec": {}}, message, now, scheduled_at)
         if found is not None:
             del found["metadata"]["resourceVersion"]
         return found
