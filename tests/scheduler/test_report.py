@@ -18,6 +18,7 @@ from mainstay.scheduler.report import (
 from tests.client.world import a_world
 from tests.scheduler.objects import a_pod
 from tests.scheduler.running import created
+from tests.twins import found as twins
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -156,7 +157,8 @@ def test_who_says_that_a_pod_has_no_node_also_says_that_nothing_is_retried():
     assert told == {"PodScheduled": "False", "SchedulingRetrying": "False"}
 
 
-async def test_what_is_said_of_a_pod_goes_by_what_was_said_of_it_last_however_late_the_answers_are(sim):
+async def tell_in_quick_succession(sim) -> list[dict[str, str]]:
+    """The conditions of pods whose bindings were without an answer when it became known that there is no room."""
     async with a_world(sim) as world:
         env = sim.env("reporter")
         informers = Informers(world.client, env)
@@ -173,13 +175,24 @@ async def test_what_is_said_of_a_pod_goes_by_what_was_said_of_it_last_however_la
             reporter.report(PodReport(key, uid, PodConditionReason.UNSCHEDULABLE, "no room"))
             await tasks.sleep(timedelta(seconds=1))
 
-        for pod in (await world.client.list(PODS, "default")).items:
-            told = {each["type"]: each["status"] for each in pod["status"]["conditions"]}
-            assert told["PodScheduled"] == "False"
-            assert told.get("SchedulingRetrying") != "True", pod["metadata"]["name"]
+        pods_told = (await world.client.list(PODS, "default")).items
         for writer in writers:
             await tasks.stop(writer)
         await informers.stop()
+    return [{each["type"]: each["status"] for each in pod["status"]["conditions"]} for pod in pods_told]
+
+
+async def test_what_is_said_of_a_pod_goes_by_what_was_said_of_it_last_however_late_the_answers_are(sim):
+    told = await tell_in_quick_succession(sim)
+
+    assert [each["PodScheduled"] for each in told] == ["False"] * 20
+    assert "True" not in {each.get("SchedulingRetrying") for each in told}
+
+
+async def test_two_writers_at_one_pod_leave_it_said_that_its_binding_is_retried(sim, monkeypatch):
+    twins.lets_two_writers_at_one_pod(monkeypatch)
+
+    assert "True" in {each.get("SchedulingRetrying") for each in await tell_in_quick_succession(sim)}
 
 
 async def test_of_pods_that_found_a_node_a_few_are_told_at_once_and_the_others_are_counted(sim):

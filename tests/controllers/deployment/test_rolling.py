@@ -5,6 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.controllers.deployment.rolling import Bounds, SetSize, bounds, grown, rescaled, scaled, shrunk
+from tests.twins import found as twins
+
+HALF_SCALED = [
+    *[SetSize(name, 4, 4, most_before=10) for name in ("a", "b")],
+    *[SetSize(name, 1, 1, most_before=5) for name in ("c", "d")],
+]
+"""Scaled from 8 to 3, with a crash halfway. When 7 are wanted then, the small ones should grow by their own notes."""
 
 
 @pytest.mark.parametrize(
@@ -128,11 +135,13 @@ def test_however_it_is_shared_it_adds_up(replicas, surge, sizes, before):
 
 
 def test_sets_that_were_sized_for_different_numbers_go_the_same_way():
-    # Scaled from 8 to 3, with a crash halfway; and then to 7. By its own note each of the small ones should be larger.
-    large = [SetSize(name, 4, 4, most_before=10) for name in ("a", "b")]
-    small = [SetSize(name, 1, 1, most_before=5) for name in ("c", "d")]
+    assert rescaled(Bounds(7, 2, 0), HALF_SCALED, 10) == {"a": 4, "b": 3, "c": 1, "d": 1}
 
-    assert rescaled(Bounds(7, 2, 0), [*large, *small], 10) == {"a": 4, "b": 3, "c": 1, "d": 1}
+
+def test_sets_that_each_go_by_their_own_note_go_in_opposite_directions(monkeypatch: pytest.MonkeyPatch):
+    twins.sizes_each_set_by_its_own_note(monkeypatch)
+
+    assert rescaled(Bounds(7, 2, 0), HALF_SCALED, 10) == {"a": 4, "b": 1, "c": 2, "d": 2}
 
 
 def test_what_is_available_stays_where_fewer_are_wanted():

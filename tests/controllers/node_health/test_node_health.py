@@ -51,6 +51,7 @@ from mainstay.controllers.node_health.plan import (
 )
 from mainstay.loop.evidence import Evidence, Scope, Signal, Strength
 from tests.controllers.node_health.nodes import LISTENING, READY, START, a_snapshot, at, heard_at, some_node
+from tests.twins import found as twins
 
 GONE = ("Unknown", UNHEARD, "no heartbeat from the node")
 UNKNOWN = NodeHealthRecord(HealthState.UNKNOWN, "then", ("MissedHeartbeats sustained",), "", READY)
@@ -283,22 +284,34 @@ def test_after_an_isolation_listening_starts_again():
     assert plan.memory.listening == Listening(at(1100))
 
 
-def test_the_first_node_that_is_heard_again_does_not_bring_down_the_others():
-    silent, nodes = {"n0": 900.0, "n1": 900.0, "n2": 900.0}, everyone_silent()
-    memory = with_permits(LISTENING, 950)
-    for now in (950, 951, 952, 953):
-        memory = decide(a_snapshot(now, nodes, silent), memory).memory
-    assert memory.isolated == "no node sends heartbeats, so this component is probably isolated itself"
+SILENT = {"n0": 900.0, "n1": 900.0, "n2": 900.0}
 
-    back = decide(a_snapshot(954, nodes, {**silent, "n2": 953.5}), memory)
+
+def hear_the_first_again() -> NodeHealthPlan:
+    """What is decided when one node is heard after all were silent."""
+    nodes, memory = everyone_silent(), with_permits(LISTENING, 950)
+    for now in (950, 951, 952, 953):
+        memory = decide(a_snapshot(now, nodes, SILENT), memory).memory
+    assert memory.isolated == "no node sends heartbeats, so this component is probably isolated itself"
+    return decide(a_snapshot(954, nodes, {**SILENT, "n2": 953.5}), memory)
+
+
+def test_the_first_node_that_is_heard_again_does_not_bring_down_the_others():
+    back = hear_the_first_again()
 
     assert [(step.name, step.state) for step in written(back)] == [("n2", HealthState.HEALTHY)]
-    nodes[2] = some_node("n2", "c")
-    later = decide(a_snapshot(994, nodes, {**silent, "n2": 993}), with_permits(back.memory, 994))
+    nodes = [*everyone_silent()[:2], some_node("n2", "c")]
+    later = decide(a_snapshot(994, nodes, {**SILENT, "n2": 993}), with_permits(back.memory, 994))
     assert [(step.name, step.state) for step in written(later)] == [
         ("n0", HealthState.RELEASED),
         ("n1", HealthState.RELEASED),
     ]
+
+
+def test_silence_counted_from_before_the_first_heartbeat_brings_down_the_others(monkeypatch: pytest.MonkeyPatch):
+    twins.counts_silence_from_before_the_first_heartbeat(monkeypatch)
+
+    assert HealthState.RELEASED in {step.state for step in written(hear_the_first_again())}
 
 
 @pytest.mark.parametrize(("gap", "begins"), [(1, 0), (2, 0), (2.1, 12.1), (60, 70)])
