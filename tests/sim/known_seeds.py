@@ -97,7 +97,7 @@ KNOWN_SEEDS: Final[dict[tuple[str, Callable[[pytest.MonkeyPatch], None]], int]] 
     ("stale-agent", agents.ends_what_an_old_list_does_not_have): 9,
     ("stale-agent", agents.starts_what_its_cache_shows): 8,
     ("stale-policy-canary", policy_rollouts.asks_only_whether_the_policy_was_seen): 3,
-    ("stale-policy-canary", policy_rollouts.compares_whatever_there_is): 8,
+    ("stale-policy-canary", policy_rollouts.compares_whatever_there_is): 9,
     ("stale-policy-canary", policy_rollouts.deactivates_the_previous_policy_first): 4,
     ("stale-policy-canary", policy_rollouts.forgets_the_deadline): 14,
     ("stale-policy-canary", policy_rollouts.overlooks_regressions): 20,
