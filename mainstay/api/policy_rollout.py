@@ -84,7 +84,10 @@ class RolloutReason(StrEnum):
     SIGNALS_STALE = "SignalsStale"
     """A component has not seen the stage, or has not published its state lately."""
     EVIDENCE = "EvidenceHolds"
-    """A controller that creates pods falls behind or fails, so that what pods show is not the policy's doing."""
+    """A controller that creates or measures pods falls behind or fails, so that what pods show is not the policy's
+    doing."""
+    OBJECTIVE_BURNS = "ObjectiveBurns"
+    """The budget of a ServiceLevelObjective of a workload under the candidate burns."""
     TOO_FEW_SAMPLES = "TooFewSamples"
     """Too few pods were created since the stage took effect to compare the two policies."""
     GATE_PASSED = "GatePassed"

@@ -43,6 +43,12 @@ class Cohorts:
     baseline: CohortFigures
 
 
+@dataclass(frozen=True, slots=True)
+class CohortPods:
+    candidate: list[Object]
+    baseline: list[Object]
+
+
 class _Tally:
     def __init__(self) -> None:
         self.pods = self.late = self.disrupted = 0
@@ -109,17 +115,26 @@ class RolledOut:
         return [scope for scope in scopes if scope is not None and specificity(scope) > least]
 
 
-def count_cohorts(
-    policies: RolledOut, pods: Iterable[Object], states: Sequence[Object], now: datetime, accepted: timedelta
-) -> Cohorts:
-    """Of pods that were created since the stage took effect, and of what schedulers say since then."""
+def split_pods(policies: RolledOut, pods: Iterable[Object]) -> CohortPods:
+    """Those that go by the candidate, and the others of its scope. Pods that a narrower policy has are neither."""
     whole, limited = policies.find_scopes()
     narrower = policies.find_narrower()
-    ours, theirs = _Tally(), _Tally()
+    found = CohortPods([], [])
     for pod in pods:
         facts = read_scoped_pod(pod)
         if selects(whole, facts) and not any(selects(each, facts) for each in narrower):
-            (ours if selects(limited, facts) else theirs).add(pod, now, accepted)
+            (found.candidate if selects(limited, facts) else found.baseline).append(pod)
+    return found
+
+
+def count_cohorts(
+    policies: RolledOut, pods: CohortPods, states: Sequence[Object], now: datetime, accepted: timedelta
+) -> Cohorts:
+    """Of pods that were created since the stage took effect, and of what schedulers say since then."""
+    ours, theirs = _Tally(), _Tally()
+    for tally, cohort in ((ours, pods.candidate), (theirs, pods.baseline)):
+        for pod in cohort:
+            tally.add(pod, now, accepted)
     return Cohorts(
         _build_figures(ours, _add_up(states, policies.candidate)),
         _build_figures(theirs, {} if policies.baseline is None else _add_up(states, policies.baseline)),

@@ -24,7 +24,13 @@ from typing import Any, Final
 
 from mainstay.api import times
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import COMPONENT_STATES, PLACEMENT_POLICIES, PODS, POLICY_ROLLOUTS
+from mainstay.api.kind_names import (
+    COMPONENT_STATES,
+    PLACEMENT_POLICIES,
+    PODS,
+    POLICY_ROLLOUTS,
+    SERVICE_LEVEL_OBJECTIVES,
+)
 from mainstay.api.object_key import ObjectKey
 from mainstay.api.pod_state import is_leaving, parse_time_or_none
 from mainstay.api.policy_rollout import (
@@ -38,10 +44,18 @@ from mainstay.api.policy_rollout import (
 )
 from mainstay.api.policy_scope import is_active, parse_scope
 from mainstay.client.indexes import NAMESPACE, PRIORITY_CLASS
-from mainstay.controllers.policy_rollout.cohorts import CREATED, RolledOut, count_cohorts, count_shadow, list_created
+from mainstay.controllers.policy_rollout.cohorts import (
+    CREATED,
+    RolledOut,
+    count_cohorts,
+    count_shadow,
+    list_created,
+    split_pods,
+)
 from mainstay.controllers.policy_rollout.freshness import PolicyActivation, find_stale
 from mainstay.controllers.policy_rollout.gate import ROLLS_BACK, GateSignals, GateVerdict, decide_gate
 from mainstay.controllers.policy_rollout.health import CohortFigures, ShadowFigures, compare_cohorts, judge_shadow
+from mainstay.controllers.policy_rollout.objectives import judge_objectives
 from mainstay.controllers.policy_rollout.rollout_case import LOOK_EVERY, NO_FIELDS, RolloutCase
 from mainstay.controllers.policy_rollout.status import build_figures, build_gate, read_figures
 from mainstay.controllers.policy_rollout.switch import (
@@ -62,11 +76,12 @@ from mainstay.controllers.policy_rollout.versions import (
 )
 from mainstay.loop.controller import Controller, Reads
 from mainstay.loop.decision import Decision, Tell, WakeAt
+from mainstay.loop.evidence import Evidence
 from mainstay.loop.signals import collect_controller_errors, collect_queue_age
 from mainstay.loop.view import View
 
-CREATORS: Final = ("replicaset", "job")
-"""The controllers that create the pods which are compared."""
+MEASURED: Final = ("replicaset", "job", "service-level-objective")
+"""The controllers that create the pods which are compared, and the one that measures objectives."""
 
 
 class PolicyRollouts(Controller):
@@ -76,6 +91,7 @@ class PolicyRollouts(Controller):
     reads = (
         Reads(PLACEMENT_POLICIES, wakes_among=wake_users),
         Reads(COMPONENT_STATES, wakes_among=wake_progressing),
+        Reads(SERVICE_LEVEL_OBJECTIVES),
         Reads(PODS, indexes=(CREATED, NAMESPACE, PRIORITY_CLASS)),
     )
     writes = (PLACEMENT_POLICIES,)
@@ -293,9 +309,9 @@ def _gather(case: RolloutCase, stage: RolloutStage, candidate: Object, activatio
     metadata, since = candidate["metadata"], _read_time(activation["since"])
     activated = PolicyActivation(metadata["name"], metadata["uid"], int(activation["revision"]), stage.is_shadow)
     stale = find_stale(states, activated, case.now, case.asked.freshness)
-    evidence = (
-        *collect_queue_age(states, CREATORS, case.now),
-        *collect_controller_errors(states, CREATORS, case.now),
+    evidence: tuple[Evidence, ...] = (
+        *collect_queue_age(states, MEASURED, case.now),
+        *collect_controller_errors(states, MEASURED, case.now),
     )
     ours, theirs, shadow = CohortFigures(), CohortFigures(), ShadowFigures()
     if stage.is_shadow:
@@ -307,11 +323,15 @@ def _gather(case: RolloutCase, stage: RolloutStage, candidate: Object, activatio
         others = [each for each in case.policies.values() if each["metadata"]["uid"] not in involved]
         policies = RolledOut(candidate, baseline, others)
         pods = list_created(case.view, policies.find_scopes()[0], since)
-        cohorts = count_cohorts(policies, pods, states, case.now, rules.bound_within)
+        sides = split_pods(policies, pods)
+        cohorts = count_cohorts(policies, sides, states, case.now, rules.bound_within)
         ours, theirs = cohorts.candidate, cohorts.baseline
         if stage.is_full:
             theirs = read_figures(case.status.get("reference"))
+        objectives = judge_objectives(case.view.all(SERVICE_LEVEL_OBJECTIVES), sides.candidate, sides.baseline, since)
+        stale, evidence = (*stale, *objectives.stale), (*evidence, *objectives.burning)
         health = compare_cohorts(ours, theirs, rules)
+        health = replace(health, regressions=(*health.regressions, *objectives.regressions))
     deadline = _read_time(activation["deadline"])
     return GateSignals(stage, since, deadline, case.now, stale, evidence, health, ours, theirs, shadow)
 

@@ -17,7 +17,7 @@ from mainstay.api import times
 from mainstay.api.policy_rollout import RolloutReason, RolloutStage
 from mainstay.controllers.policy_rollout.freshness import StaleSignal
 from mainstay.controllers.policy_rollout.health import CohortFigures, CohortVerdict, ShadowFigures
-from mainstay.loop.evidence import Evidence, EvidenceResponse, allowed
+from mainstay.loop.evidence import Evidence, EvidenceResponse, Signal, allowed
 
 STALE_NAMED_MAX: Final = 3
 """Components that a message names."""
@@ -34,7 +34,7 @@ class GateSignals:
     now: datetime
     stale: tuple[StaleSignal, ...]
     evidence: tuple[Evidence, ...]
-    """About the controllers whose pods are compared."""
+    """About the controllers whose pods are compared, and the objectives of workloads under the candidate."""
     health: CohortVerdict
     candidate: CohortFigures
     baseline: CohortFigures
@@ -64,10 +64,11 @@ def _find_wait(signals: GateSignals) -> GateVerdict | None:
     """The first thing that the gate waits for; None if there is nothing."""
     if signals.stale:
         return GateVerdict(RolloutReason.SIGNALS_STALE, describe_stale(signals.stale))
-    pausing = allowed(signals.evidence).because.get(EvidenceResponse.PAUSE_ROLLOUT, ())
+    pausing = [each for each in signals.evidence if EvidenceResponse.PAUSE_ROLLOUT in allowed((each,))]
     if pausing:
-        named = ", ".join(f"{each.signal} of {each.name}" for each in signals.evidence if each.signal in pausing)
-        return GateVerdict(RolloutReason.EVIDENCE, named)
+        is_slo = all(each.signal is Signal.SLO_BURN for each in pausing)
+        reason = RolloutReason.OBJECTIVE_BURNS if is_slo else RolloutReason.EVIDENCE
+        return GateVerdict(reason, "; ".join(each.words for each in pausing))
     if signals.health.missing:
         return GateVerdict(RolloutReason.TOO_FEW_SAMPLES, signals.health.missing)
     until = signals.since + signals.stage.hold

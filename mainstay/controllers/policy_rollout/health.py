@@ -68,7 +68,7 @@ class SignalTest:
 
 @dataclass(frozen=True, slots=True)
 class CohortVerdict:
-    """`regressions` is only filled if there are enough samples."""
+    """`regressions` are of signals with enough samples, and of objectives (objectives.py)."""
 
     tests: tuple[SignalTest, ...] = ()
     missing: str = ""

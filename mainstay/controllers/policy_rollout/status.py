@@ -44,10 +44,10 @@ def build_gate_conditions(signals: GateSignals | None) -> list[Condition]:
     if stale:
         fresh = Condition(FRESH, Truth.FALSE, RolloutReason.SIGNALS_STALE, describe_stale(stale))
     healthy = Condition(HEALTHY, Truth.TRUE, "NoRegression", "no signal regresses")
-    if health.missing:
-        healthy = Condition(HEALTHY, Truth.UNKNOWN, RolloutReason.TOO_FEW_SAMPLES, health.missing)
-    elif health.regressions:
+    if health.regressions:
         healthy = Condition(HEALTHY, Truth.FALSE, RolloutReason.REGRESSION, "; ".join(health.regressions))
+    elif health.missing:
+        healthy = Condition(HEALTHY, Truth.UNKNOWN, RolloutReason.TOO_FEW_SAMPLES, health.missing)
     return [fresh, healthy]
 
 

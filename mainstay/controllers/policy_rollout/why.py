@@ -31,6 +31,7 @@ from mainstay.explain.why.removal import leaving
 _CAUSES: Final = {
     RolloutReason.SIGNALS_STALE: Cause.STALE_VIEW,
     RolloutReason.EVIDENCE: Cause.CONTROLLER_FAILING,
+    RolloutReason.OBJECTIVE_BURNS: Cause.OBJECTIVE_MISSED,
     RolloutReason.PAUSED: Cause.ROLLOUT_PAUSED,
     RolloutReason.CANDIDATE_NOT_FOUND: Cause.INVALID,
     RolloutReason.CANDIDATE_ACTIVE: Cause.INVALID,

@@ -129,7 +129,7 @@ class ObjectCluster:
     # What the controller does.
 
     def decide(self, name: str = "rollout") -> Decision:
-        kinds = (POLICY_ROLLOUTS, PLACEMENT_POLICIES, COMPONENT_STATES, PODS)
+        kinds = (POLICY_ROLLOUTS, *(reads.kind for reads in CONTROLLER.reads))
         objects = {kind: [obj for (of, _), obj in self.objects.items() if of == kind] for kind in kinds}
         indexes = {reads.kind: reads.indexes for reads in CONTROLLER.reads} | {POLICY_ROLLOUTS: CONTROLLER.indexes}
         return CONTROLLER.decide(View.of(objects, self.now, indexes=indexes), ObjectKey("", name), None)
