@@ -4,12 +4,13 @@
       target: {kind: Deployment, name: web}
       objectives:
       - {type: TimeToReady, withinSeconds: 30, percent: 95}
-      - {type: Availability, percent: 99}
+      - {type: Availability, percent: "99.9"}
 
 What it means and what comes of it is in controllers/objectives/. Fields that nothing acts on are refused.
 """
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Annotated, Final
 
 import msgspec
@@ -21,6 +22,7 @@ from mainstay.api.kinds.declare import declare, own_status
 from mainstay.api.objectives import ObjectiveType, TargetKind
 
 _DAY_S: Final = 24 * 3600
+_DECIMAL: Final = r"^[1-9][0-9]?\.[0-9]{1,3}$"
 _OBJECTIVES_MAX: Final = len(ObjectiveType)
 
 
@@ -31,9 +33,14 @@ class TargetSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 class ObjectiveSpec(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     type: ObjectiveType
-    percent: Annotated[int, msgspec.Meta(ge=1, le=99)]
-    """How many of a hundred. The rest is the budget: there has to be one, or any slow pod would use up all of it."""
+    percent: Annotated[int, msgspec.Meta(ge=1, le=99)] | Annotated[str, msgspec.Meta(pattern=_DECIMAL)]
+    """How many of a hundred, as a number or with decimals as text, as Kubernetes writes quantities. The rest is the
+    budget: there has to be one, or any slow pod would use up all of it."""
     within_seconds: Annotated[int, msgspec.Meta(ge=1, le=_DAY_S)] | None = None
+
+    @property
+    def good_percent(self) -> Fraction:
+        return Fraction(self.percent)
 
 
 class SloSpec(msgspec.Struct, forbid_unknown_fields=True):

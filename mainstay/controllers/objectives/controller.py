@@ -59,7 +59,7 @@ class ServiceLevelObjectives(Controller):
             return _say(slo, target, {"objectives": [], "targetUid": None, "since": None}, memory=kept)
         memory = measure(target, spec.objectives, memory, view.now)
         measured = {each.type: each for each in memory.measured}
-        burns = [(each, compute_burn(measured[each.type], each.percent, view.now)) for each in spec.objectives]
+        burns = [(each, compute_burn(measured[each.type], each.good_percent, view.now)) for each in spec.objectives]
         status = {
             "objectives": [_describe(objective, burn) for objective, burn in burns],
             "targetUid": memory.set_uid,

@@ -6,8 +6,9 @@ good nor bad news about this one, so with another set counting begins anew.
 *Times*: each pod counts once, when it has got as far as the objective says, or has not within its time. As long as it
 has not, it counts as late in every window: a rollout that is stuck does not become better by waiting. Only pods whose
 time ends after counting began are counted, because what happened to the others was not seen. *Availability* is the
-share of desired replicas that were ready, in replica seconds. The time between two looks counts as it was at the
-first of them; if they are too far apart, nobody knows, and it counts as nothing.
+share of desired replicas that were ready, in replica microseconds, so that nothing is lost however often the controller
+looks. The time between two looks counts as it was at the first of them; if they are too far apart, the controller does
+not know how it was, and it counts as nothing.
 
 Counts are kept per minute for an hour. That is all of the memory; it is lost with the process, and `since` says from
 when on there are figures.
@@ -16,6 +17,7 @@ when on there are figures.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from fractions import Fraction
 from typing import Final
 
 from mainstay.api import pod_state
@@ -30,7 +32,9 @@ GAP_MAX: Final = timedelta(seconds=150)
 """Between two looks. Every look asks for another one within a minute."""
 PODS_MIN: Final = 3
 """With fewer, one slow pod would be all there is to know."""
-REPLICA_SECONDS_MIN: Final = 60
+REPLICA_TIME_MIN: Final = timedelta(seconds=60)
+"""Of all desired replicas together."""
+_MICROSECOND: Final = timedelta(microseconds=1)
 _LONGEST: Final = max(WINDOWS.values())
 _CONDITIONS: Final = {
     ObjectiveType.TIME_TO_BOUND: "PodScheduled",
@@ -41,7 +45,7 @@ _CONDITIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class MinuteCount:
-    """Of pods, or of replica seconds."""
+    """Of pods, or of replica microseconds."""
 
     at: datetime
     all: int
@@ -107,9 +111,9 @@ def _add_time(measured: Measured, memory: ObjectiveMemory, now: datetime) -> Mea
     passed = now - memory.looked_at
     if passed > GAP_MAX or memory.desired <= 0:
         return measured
-    seconds = int(passed.total_seconds())
+    passed_us = passed // _MICROSECOND
     missing = max(0, memory.desired - memory.ready)
-    return _count(measured, now, seconds * memory.desired, seconds * missing)
+    return _count(measured, now, passed_us * memory.desired, passed_us * missing)
 
 
 def _add_pods(
@@ -166,7 +170,7 @@ class ObjectiveBurn:
     """How one objective fares."""
 
     all: int
-    """Within the longest window: pods, or replica seconds."""
+    """Within the longest window: pods, or replica microseconds."""
     late: int
     burns: Mapping[str, float | None]
     """By window, in budgets: at 1 the budget lasts exactly as long as it should. None: nothing was measured."""
@@ -186,14 +190,16 @@ class ObjectiveBurn:
         return None if longest is None else max(0, round(100 * (1 - longest)))
 
 
-def compute_burn(measured: Measured, percent: int, now: datetime) -> ObjectiveBurn:
-    budget = 1 - percent / 100
+def compute_burn(measured: Measured, percent: Fraction, now: datetime) -> ObjectiveBurn:
+    """`percent`: how many of a hundred should be good."""
+    budget = float(1 - percent / 100)
     burns: dict[str, float | None] = {}
     for window, length in WINDOWS.items():
         all_, late = _sum(measured, now - length)
         burns[window] = late / all_ / budget if all_ else None
     all_, late = _sum(measured, now - _LONGEST)
-    least = REPLICA_SECONDS_MIN if measured.type is ObjectiveType.AVAILABILITY else PODS_MIN
+    is_time = measured.type is ObjectiveType.AVAILABILITY
+    least = REPLICA_TIME_MIN // _MICROSECOND if is_time else PODS_MIN
     return ObjectiveBurn(all_, late, burns, all_ >= least)
 
 

@@ -1,6 +1,7 @@
 """What is measured for an objective, how fast its budget burns, and what its status says."""
 
 from datetime import datetime, timedelta
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tests.controllers.objects import NOON, Object, a_deployment, a_pod, a_set, 
 CONTROLLER = ServiceLevelObjectives()
 KEY = ObjectKey("default", "web")
 READY_SOON = ObjectiveSpec(ObjectiveType.TIME_TO_READY, 90, 30)
+BAD_PERCENTS = ["100.0", "0.5", "99.9999", "99", "-1.0", "1e1", 99.9, None]
 AVAILABLE = ObjectiveSpec(ObjectiveType.AVAILABILITY, 90)
 
 
@@ -52,8 +54,12 @@ def looks(objective: ObjectiveSpec, *seen: tuple[float, TargetView]) -> Objectiv
     return memory
 
 
-def burn(memory: ObjectiveMemory, seconds: float, percent: int = 90) -> Any:
-    return compute_burn(memory.measured[0], percent, after(seconds))
+def burn(memory: ObjectiveMemory, seconds: float, percent: str = "90") -> Any:
+    return compute_burn(memory.measured[0], Fraction(percent), after(seconds))
+
+
+def replica_seconds(us: int) -> float:
+    return us / 1_000_000
 
 
 # Times
@@ -138,8 +144,24 @@ def test_availability_is_the_share_of_replicas_that_were_ready_over_time():
 
     found = burn(looks(AVAILABLE, (0, target([])), (60, half), (120, target([]))), 120)
 
-    assert (found.all, found.late) == (480, 120)
+    assert (replica_seconds(found.all), replica_seconds(found.late)) == (480, 120)
     assert found.rate == pytest.approx(2.5)
+
+
+def test_no_time_is_lost_however_often_the_controller_looks():
+    looked = [(0.9 * number, target([], ready=2)) for number in range(121)]
+
+    found = burn(looks(AVAILABLE, *looked), 108)
+
+    assert (replica_seconds(found.all), replica_seconds(found.late)) == (432, 216)
+    assert found.is_enough
+
+
+def test_a_percent_with_decimals_makes_a_smaller_budget():
+    memory = looks(AVAILABLE, (0, target([], desired=1000, ready=999)), (60, target([], desired=1000)))
+
+    assert burn(memory, 60, "99").rate == pytest.approx(0.1)
+    assert burn(memory, 60, "99.95").rate == pytest.approx(2)
 
 
 def test_time_in_which_it_was_not_looked_at_counts_as_nothing():
@@ -151,7 +173,7 @@ def test_time_in_which_it_was_not_looked_at_counts_as_nothing():
 def test_more_ready_replicas_than_desired_make_up_for_nothing():
     found = burn(looks(AVAILABLE, (0, target([], ready=6)), (60, target([], ready=6))), 60)
 
-    assert (found.all, found.late) == (240, 0)
+    assert (replica_seconds(found.all), found.late) == (240, 0)
 
 
 def test_a_clock_that_goes_back_restarts_the_count():
@@ -263,6 +285,8 @@ def test_what_nothing_could_act_on_is_refused(spec, field):
         ),
         ([{"type": "Availability", "percent": 100}], ["spec.objectives[0].percent"]),
         ([{"type": "Availability", "percent": 99}], []),
+        ([{"type": "Availability", "percent": "99.95"}], []),
+        *[([{"type": "Availability", "percent": bad}], ["spec.objectives[0].percent"]) for bad in BAD_PERCENTS],
     ],
 )
 def test_each_objective_has_what_it_needs_and_no_more(objectives, fields):
