@@ -22,7 +22,7 @@ def an_app(replicas: int, ready: int, *, generation: int = 1, limit: Object | No
     }
 
 
-def a_past(first: Object, **spec: int) -> Past:
+def a_past(first: Object, **spec: Any) -> Past:
     past = Past(AutoscaledWithinProgress())
     target = {"kind": "Deployment", "name": "web"}
     own = {"metadata": {"name": "web"}, "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 9, **spec}}
@@ -31,8 +31,13 @@ def a_past(first: Object, **spec: int) -> Past:
     return past
 
 
-def raise_to(past: Past, replicas: int, *, decision: str = f"{DECISIONS}1") -> None:
-    past.put("Deployment", an_app(replicas, 0), by=past.ask("PATCH", PATH, decision=decision))
+def raise_to(past: Past, replicas: int, *, decision: str = f"{DECISIONS}1", at: float = 0) -> None:
+    past.put("Deployment", an_app(replicas, 0), by=past.ask("PATCH", PATH, decision=decision), at=at)
+
+
+def a_behavior(*policies: tuple[str, int], select: str = "Max") -> Object:
+    listed = [{"type": kind, "value": value, "periodSeconds": 15} for kind, value in policies]
+    return {"scaleUp": {"selectPolicy": select, "policies": listed}, "scaleDown": {"stabilizationWindowSeconds": 30}}
 
 
 QUEUED = {"stage": "scheduled", "reason": "Queued", "count": 1}
@@ -56,6 +61,34 @@ def test_a_raise_above_the_maximum_or_too_far_at_once_is_found():
         raise_to(a_past(an_app(6, 6)), 10)
     with pytest.raises(Violated, match="from 2 to 5 at once"):
         raise_to(a_past(an_app(2, 2)), 5)
+
+
+@pytest.mark.parametrize(
+    ("behavior", "most"),
+    [
+        (a_behavior(("Pods", 4), ("Percent", 100)), 6),
+        (a_behavior(("Pods", 4), ("Percent", 100), select="Min"), 4),
+        (a_behavior(("Percent", 20)), 3),
+        (a_behavior(("Pods", 4), select="Disabled"), 2),
+    ],
+)
+def test_a_raise_above_what_the_policies_of_the_behavior_allow_is_found(behavior, most):
+    if most > 2:
+        raise_to(a_past(an_app(2, 2), behavior=behavior), most)
+    with pytest.raises(Violated, match=f"from 2 to {most + 1} at once: {most} is the most"):
+        raise_to(a_past(an_app(2, 2), behavior=behavior), most + 1)
+
+
+def test_what_the_autoscaler_has_removed_within_the_period_it_may_add_again_and_later_not():
+    behavior = a_behavior(("Pods", 1))
+    for at, is_allowed in ((10.0, True), (100.0, False)):
+        past = a_past(an_app(6, 6), behavior=behavior)
+        past.put("Deployment", an_app(2, 2), by=past.ask("PATCH", PATH, decision=f"{DECISIONS}1"))
+        if is_allowed:
+            raise_to(past, 7, at=at)
+            continue
+        with pytest.raises(Violated, match="from 2 to 7 at once: 3 is the most"):
+            raise_to(past, 7, at=at)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,18 @@ Judged by what was committed, whenever a decision of the autoscaler has raised t
 ReplicaSet. The version before must not say that replicas are missing because of placement, quota, policy or a control
 plane that lags; and its controllers must have observed the generation that was wanted. The bound is exact, since the
 record that is judged by is part of the version that the write had to find. The new number is at most the autoscaler's
-maximum, and by default at most twice the old one, or 4.
+maximum, and at most what the policies of `behavior.scaleUp` allow from the old one, or, without `behavior`, twice the
+old one or 4. A policy counts from the start of its period: what the autoscaler has removed since then it may add again.
+What it has added since then is not deducted here, because a new leader does not know of it.
 
 A raise up to the minimum is a user's wish and no amplification. That the metrics justify the number can only be told
 where the load is known: by the scenario (scenarios/autoscaler_and_lag.py).
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from mainstay.api.kind import Object
@@ -27,6 +33,17 @@ _TARGETS: Final = {"apps/deployments/": "Deployment", "apps/replicasets/": "Repl
 _WAITING: Final = ("admitted", "queued", "scheduled", "bound", "starting")
 """Stages that are reached only when another component agrees, or acts."""
 _STEPWISE: Final = "RollingOut"
+_SECOND_NS: Final = 1_000_000_000
+_LATE_NS: Final = 60 * _SECOND_NS
+"""Between a decision of the autoscaler and the commit of its write, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedReplicas:
+    """By a decision of the autoscaler."""
+
+    at_ns: int
+    replicas: int
 
 
 class AutoscaledWithinProgress:
@@ -37,6 +54,8 @@ class AutoscaledWithinProgress:
         """By request: the path of each write of the autoscaler to a scale."""
         self._specs: dict[str, Object] = {}
         """By key of the autoscaler."""
+        self._removals: dict[str, list[RemovedReplicas]] = {}
+        """By key of the target."""
         self.raises = 0
 
     def saw(self, event: Event) -> None:
@@ -62,6 +81,7 @@ class AutoscaledWithinProgress:
     def _judge(self, event: RevisionCommitted, before: Object, after: Object) -> None:
         old, new = int(before["spec"].get("replicas", 1)), int(after["spec"].get("replicas", 1))
         if new <= old:
+            self._removals.setdefault(event.key, []).append(RemovedReplicas(event.at_ns, old - new))
             return
         self.raises += 1
         specs = self._find_specs(event.key)
@@ -71,8 +91,28 @@ class AutoscaledWithinProgress:
             raise Violated(self.name, f"{event.key} was raised from {old} to {new} although {problem}", [event])
         if specs and new > max(int(each.get("maxReplicas") or 0) for each in specs):
             raise Violated(self.name, f"{event.key} was raised to {new}, which is more than the maximum", [event])
-        if specs and all(each.get("behavior") is None for each in specs) and new > max(2 * old, 4):
-            raise Violated(self.name, f"{event.key} was raised from {old} to {new} at once", [event])
+        bound = max([self._find_bound(each, old, event) for each in specs], default=new)
+        if new > bound:
+            text = f"{event.key} was raised from {old} to {new} at once: {bound} is the most that the rules allow"
+            raise Violated(self.name, text, [event])
+
+    def _find_bound(self, spec: Object, old: int, event: RevisionCommitted) -> int:
+        """The highest number that an autoscaler with this spec may ask for in one step."""
+        behavior = spec.get("behavior")
+        if behavior is None:
+            return max(2 * old, 4)
+        rules = behavior.get("scaleUp") or {}
+        policies = rules.get("policies") or ()
+        if rules.get("selectPolicy") == "Disabled" or not policies:
+            return old
+        choose = min if rules.get("selectPolicy") == "Min" else max
+        return max(old, choose([self._apply_policy(each, old, event) for each in policies]))
+
+    def _apply_policy(self, policy: Mapping[str, Any], old: int, event: RevisionCommitted) -> int:
+        since_ns = event.at_ns - int(policy["periodSeconds"]) * _SECOND_NS - _LATE_NS
+        start = old + sum(each.replicas for each in self._removals.get(event.key, ()) if each.at_ns >= since_ns)
+        value = int(policy["value"])
+        return start + value if policy["type"] == "Pods" else ceil(Fraction(100 + value, 100) * start)
 
     def _find_specs(self, key: str) -> list[Object]:
         """Of the autoscalers of a target."""

@@ -2,7 +2,8 @@
 
 - A gate passes only if every component that publishes a role has said, lately enough, that each kind it follows has
   reached the revision of the stage; and only with enough pods to compare.
-- Stages come one after the other. A candidate is limited as a stage says, or not active.
+- Stages come one after the other. While a stage is in effect, the controller writes to its candidate what that stage
+  says, and nothing else.
 - After each write of the controller, one of the two policies is active for the whole scope, as one was before it.
 - A stage that does not pass by its deadline is rolled back.
 - No pod is removed by the controller.
@@ -48,7 +49,6 @@ class RolloutChecker:
         """By component, all that it has published, and when."""
         self._pods: dict[str, Object] = {}
         self._rollouts: dict[str, Object] = {}
-        self._healed_ns = 0
 
     def saw(self, event: Event) -> None:
         if isinstance(event, RequestReceived):
@@ -88,10 +88,25 @@ class RolloutChecker:
             self._policies.pop(event.key, None)
         else:
             self._policies[event.key] = decode_commit(event.value)
+            if asked is not None:
+                self._require_stage(self._policies[event.key], [asked, event])
         after = any(is_serving(each) or is_whole(each) for each in self._policies.values())
         if asked is not None and before and not after:
             said = {name.removeprefix(POLICIES): read_fields(each) for name, each in self._policies.items()}
             raise Violated(self.name, f"pods of the scope are without a policy: {said}", [asked, event])
+
+    def _require_stage(self, policy: Object, events: Sequence[Event]) -> None:
+        """What the controller has written is the stage that it has noted before."""
+        for rollout in self._rollouts.values():
+            status = rollout.get("status") or {}
+            if read_phase(rollout) is not RolloutPhase.PROGRESSING:
+                continue
+            if status["policy"]["uid"] != policy["metadata"]["uid"]:
+                continue
+            wanted = next(each for each in parse_rollout(rollout).stages if each.name == status["stage"])
+            if read_fields(policy) != wanted.fields:
+                text = f"stage {wanted.name} is {wanted.fields}, and the controller has written {read_fields(policy)}"
+                raise Violated(self.name, text, events)
 
     def _change_rollout(self, event: RevisionCommitted) -> None:
         new, old = decode_commit(event.value or b""), decode_current(event.previous)
