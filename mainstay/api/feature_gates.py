@@ -4,7 +4,7 @@
     if SHADOW_PLACEMENT in gates: …
 
 The table here is all there is; a name that is not in it is refused. A gate is added with a feature that operators may
-have to switch off, and deleted when nobody does any more. A process has its gates for its whole life. It publishes them
+have to switch off, and deleted when none do any more. A process has its gates for its whole life. It publishes them
 in its ComponentState, and each record of a decision has those that are not as in its build (`changed`): so what a
 decision was made with is known from build and record. What a decision itself depends on is also part of its recorded
 input: a replay goes by that, not by the gates of the process that replays.

@@ -53,10 +53,6 @@ class RetryShape:
         """The wait after the failure of this attempt, the first one being 1. `jitter` is a random number in [0, 1)."""
         return self._longest(attempt) * (1 - self.jitter * jitter)
 
-    def is_past_deadline(self, elapsed: timedelta) -> bool:
-        """Whether an attempt that begins this long after the first one failed is the last one."""
-        return self.deadline is not None and elapsed >= self.deadline
-
     def delay_before_deadline(self, attempt: int, elapsed: timedelta, jitter: float) -> timedelta:
         """As `delay`, but at most up to the deadline, if that is still to come: the last attempt comes then."""
         delay = self.delay(attempt, jitter)

@@ -23,7 +23,7 @@ from mainstay.api.kind import Object
 from mainstay.api.pod_resources import is_over
 
 SERVING_CONDITION: Final = "mainstay.dev/Serving"
-RETRYING_CONDITION: Final = "SchedulingRetrying"
+SCHEDULING_RETRYING: Final = "SchedulingRetrying"
 """While it is true, a binding of the pod was sent that has no answer."""
 
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -64,9 +64,9 @@ def find_stage(pod: Object) -> tuple[PodStage, datetime] | None:
     if not spec.get("nodeName"):
         if spec.get("schedulingGates"):
             return PodStage.ADMITTED, created
-        if holds(RETRYING_CONDITION):
-            chosen_at = _parse_scheduled_at(conditions[RETRYING_CONDITION])
-            return PodStage.SCHEDULED, chosen_at or since(RETRYING_CONDITION, created)
+        if holds(SCHEDULING_RETRYING):
+            chosen_at = _parse_scheduled_at(conditions[SCHEDULING_RETRYING])
+            return PodStage.SCHEDULED, chosen_at or since(SCHEDULING_RETRYING, created)
         if status.get("nominatedNodeName"):
             return PodStage.SCHEDULED, since("PodScheduled", created)
         return PodStage.QUEUED, created

@@ -52,7 +52,7 @@ class ComponentState:
     @property
     def essence(self) -> dict[str, Any]:
         """What is worth a write at once if it has changed. Queues that are at rest are alike, however much they did;
-        and whoever follows these states has news with each of them, its own included."""
+        and a component that follows these states gets a change with each write, those of its own included."""
         queues = [(name, each.ready, each.backing_off, each.terminal) for name, each in sorted(self.queues.items())]
         failing = [name for name, count in sorted(self.errors.items()) if count >= ERRORS_WORTH_A_WRITE]
         revisions = {kind: each for kind, each in sorted(self.revisions.items()) if kind != COMPONENT_STATES.text}

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from mainstay.agent.fleet import PretendSettings
-from mainstay.agent.runner import Exited
+from mainstay.agent.runner import Exited, Running
 from mainstay.agent.runners.pretend import Delays
 from mainstay.api.annotations import AT_MOST_ONE
 from mainstay.api.kind import Object
@@ -83,6 +83,16 @@ def a_pod(name: str, node: str, *, is_at_most_one: bool = False) -> dict[str, An
 
 async def add_pod(client: Client, name: str, node: str) -> Object:
     return await client.create(PODS, a_pod(name, node))
+
+
+def count_running(world: World) -> int:
+    """The containers that run, on all machines."""
+    return sum(
+        isinstance(state, Running)
+        for machine in world.machines.values()
+        for uid in machine.containers.pods()
+        for state in machine.containers.instances(uid).values()
+    )
 
 
 def _is_ready(pod: Mapping[str, Any]) -> bool:

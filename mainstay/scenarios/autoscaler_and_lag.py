@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from mainstay.agent.fleet import PretendSettings
-from mainstay.agent.runner import ContainerId, ContainerUsage, Running
+from mainstay.agent.runner import ContainerId, ContainerUsage
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import AUTOSCALERS, DEPLOYMENTS, NODES, RESOURCE_QUOTAS
 from mainstay.api.well_known_labels import ZONE_LABEL
@@ -35,7 +35,7 @@ from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.loop.lease import LeaseSettings
-from mainstay.scenarios._agents import CALM, SILENCE
+from mainstay.scenarios._agents import CALM, SILENCE, count_running
 from mainstay.scenarios._held_watch import HeldWatch
 from mainstay.scenarios._stages import NAMESPACE, UserStage
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
@@ -137,15 +137,7 @@ class AutoscalerAndLag(UserStage):
 
     def _share(self) -> int:
         """What one of the containers that run uses."""
-        return min(CORE, self.load // max(self._count_running(), 1))
-
-    def _count_running(self) -> int:
-        return sum(
-            isinstance(state, Running)
-            for machine in self.world.machines.values()
-            for uid in machine.containers.pods()
-            for state in machine.containers.instances(uid).values()
-        )
+        return min(CORE, self.load // max(count_running(self.world), 1))
 
     async def _read_replicas(self) -> int:
         """How many are asked for."""
@@ -196,7 +188,7 @@ class AutoscalerAndLag(UserStage):
         self._turns_in_phase += 1
         if "scheduler" in self.blocks:
             self._pod_watch.hold()  # Also one that was opened again.
-        wanted, running = await self._read_replicas(), self._count_running()
+        wanted, running = await self._read_replicas(), count_running(self.world)
         match self._phase:
             case LoadPhase.CALM:
                 await self._block(client, BLOCKS[self.choose("block", len(BLOCKS))])

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from mainstay.agent.fleet import PretendSettings
-from mainstay.agent.runner import ContainerId, ContainerUsage, Running
+from mainstay.agent.runner import ContainerId, ContainerUsage
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import AUTOSCALERS, DEPLOYMENTS, PODS
@@ -29,7 +29,7 @@ from mainstay.controllers.registry import CONTROLLERS
 from mainstay.controllers.repair.loop import LOOP as REPAIR
 from mainstay.env import Env, tasks
 from mainstay.loop.component import ComponentSettings
-from mainstay.scenarios._agents import CALM, SILENCE, TIMES
+from mainstay.scenarios._agents import CALM, SILENCE, TIMES, count_running
 from mainstay.scenarios._stages import LEASE, NAMESPACE, SERVERS, UserStage
 from mainstay.scenarios.narrations.binding_during_node_failure import NARRATION
 from mainstay.scheduler.bind import BATCHES
@@ -111,12 +111,7 @@ class BindingDuringNodeFailure(UserStage):
 
     def _find_usage(self, container: ContainerId) -> ContainerUsage:
         """The containers that run share the load."""
-        running = sum(
-            isinstance(state, Running)
-            for machine in self.world.machines.values()
-            for uid in machine.containers.pods()
-            for state in machine.containers.instances(uid).values()
-        )
+        running = count_running(self.world)
         return ContainerUsage(min(_CORE, _LOAD // max(running, 1)), 1024**2)
 
     # What the user does.

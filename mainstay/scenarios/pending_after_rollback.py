@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from mainstay.agent.fleet import PretendSettings
-from mainstay.agent.runner import ContainerId, ContainerUsage, Running
+from mainstay.agent.runner import ContainerId, ContainerUsage
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import AUTOSCALERS, DEPLOYMENTS, PLACEMENT_POLICIES, PODS, RESERVATIONS, ZONE_QUOTAS
@@ -44,7 +44,7 @@ from mainstay.loop.component import ComponentSettings
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.registry import REGISTRY
 from mainstay.scenarios import _risk
-from mainstay.scenarios._agents import CALM, SILENCE
+from mainstay.scenarios._agents import CALM, SILENCE, count_running
 from mainstay.scenarios._stages import LEASE, USER, UserStage
 from mainstay.scenarios.narrations.pending_after_rollback import NARRATION
 from mainstay.scheduler.component import Scheduler, SchedulerSettings
@@ -101,12 +101,7 @@ class PendingAfterRollback(UserStage):
 
     def _find_usage(self, container: ContainerId) -> ContainerUsage:
         """The containers that run share the load. (Those of the batch have the same share, which nothing looks at.)"""
-        running = sum(
-            isinstance(state, Running)
-            for machine in self.world.machines.values()
-            for uid in machine.containers.pods()
-            for state in machine.containers.instances(uid).values()
-        )
+        running = count_running(self.world)
         return ContainerUsage(min(_risk.CORE, self.load // max(running - _risk.BATCH_PODS, 1)), 1024**2)
 
     # Before.

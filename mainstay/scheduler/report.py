@@ -31,7 +31,7 @@ from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
 from mainstay.api.object_key import ObjectKey
-from mainstay.api.stages import RETRYING_CONDITION
+from mainstay.api.stages import SCHEDULING_RETRYING
 from mainstay.client.cache import Cache
 from mainstay.client.call import PatchType, WriteOptions
 from mainstay.client.client import Client
@@ -40,7 +40,7 @@ from mainstay.env import Env
 from mainstay.loop.events import Allowance, EventWriter, InvolvedObject, ObjectEvent
 
 POD_SCHEDULED: Final = "PodScheduled"
-RETRYING: Final = RETRYING_CONDITION
+RETRYING: Final = SCHEDULING_RETRYING
 FAILED: Final = "FailedScheduling"
 SCHEDULED: Final = "Scheduled"
 

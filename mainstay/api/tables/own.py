@@ -164,7 +164,7 @@ TABLES = {
         NAME,
         filled("Target", _objective_target, "What it is about."),
         filled("Burning", _burning("status", "Unknown"), "Whether a budget burns faster than it lasts."),
-        filled("Reason", _burning("reason", NONE), "Why it is said to burn or not."),
+        filled("Reason", _burning("reason", NONE), "Why its condition BudgetBurning has that status."),
         filled("Budget", _budget_left, "What is left of the smallest budget of the last hour."),
         AGE,
     ),

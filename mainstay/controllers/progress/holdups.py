@@ -11,7 +11,7 @@ from typing import Any, Final
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.progress import PendingReason, ProgressLimit, ProgressVerdict
-from mainstay.api.stages import RETRYING_CONDITION, SERVING_CONDITION, PodStage, find_stage
+from mainstay.api.stages import SCHEDULING_RETRYING, SERVING_CONDITION, PodStage, find_stage
 
 MESSAGE_LENGTH_MAX: Final = 256
 
@@ -100,7 +100,7 @@ def find_holdup(pod: Object, stage: PodStage) -> Holdup | None:
         case PodStage.QUEUED:
             return _queued(pod)
         case PodStage.SCHEDULED:
-            retrying = pod_state.find_condition(pod, RETRYING_CONDITION) or _NOTHING
+            retrying = pod_state.find_condition(pod, SCHEDULING_RETRYING) or _NOTHING
             if retrying.get("status") == "True":
                 message = str(retrying.get("message") or "")[:MESSAGE_LENGTH_MAX]
                 return Holdup(PodStage.BOUND, "scheduler", str(retrying.get("reason") or ""), message)

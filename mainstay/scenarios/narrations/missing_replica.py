@@ -52,7 +52,7 @@ def _is_released(before: Object | None, after: Object | None, found: Found) -> s
     is_meant = after["metadata"]["uid"] == unknown.after["metadata"]["uid"]
     if not is_meant or not pod_state.is_leaving(after) or pod_state.is_leaving(before):
         return None
-    return f"is told to end: deletionTimestamp {after['metadata']['deletionTimestamp']}"
+    return f"is deleted: deletionTimestamp {after['metadata']['deletionTimestamp']}"
 
 
 def _replaces(before: Object | None, after: Object | None, found: Found) -> str | None:

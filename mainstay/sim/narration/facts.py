@@ -79,7 +79,7 @@ class RunFact:
 
     @property
     def who(self) -> str:
-        """The program, or of a decision the component; a server for what nobody asked for."""
+        """The program, or of a decision the component; a server for what it does without a request."""
         match self.event:
             case RequestReceived() | ResponseSent() | WatchDelivered() | WatchOpened() | WatchEnded():
                 return self.event.who
