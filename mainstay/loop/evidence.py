@@ -251,6 +251,8 @@ TABLE: Final[Mapping[Signal, SignalRow]] = MappingProxyType(
             innocently="the load is unusual, or the fault is elsewhere",
             may_not="users who suffer do not tell which pod or node is at fault, so none is removed for it",
         ),
+        # Of workloads. A PolicyRollout whose deadline passes goes back to a policy that is known to work, and moves no
+        # pod (controllers/policy_rollout/).
         Signal.ROLLOUT_DEADLINE: _row(
             {EvidenceResponse.PAUSE_ROLLOUT: _HINT, EvidenceResponse.READ_AGAIN: _HINT},
             scopes=(Scope.WORKLOAD,),

@@ -1,8 +1,8 @@
 """Collectors: what objects and reports show, as evidence (evidence.py). Plain functions, used by all who ask the table.
 
     QueueAge, ControllerErrors    from the queues in ComponentStates (component_state.py), by controller
-    GenerationNotObserved         from a status that is about an older generation, or a report that is missing or old
-    RolloutDeadline               from the condition Progressing of a workload
+    GenerationNotObserved         from a status that is about an older generation
+    RolloutDeadline               from the condition Progressing of a workload (a PolicyRollout has its own deadline)
     ProbeTransitions              from the condition Ready of a pod, and from the verdict of a probe on its own node
     SloBurn                       from the status of ServiceLevelObjectives (controllers/objectives/)
     BindConflicts                 from the refusals of a pod's bindings in a row
@@ -10,8 +10,8 @@
 
 MissedHeartbeats, and the WatchDisconnects and ApiTimeouts of the component itself, are collected by node health alone
 (controllers/node_health/). Each collector knows the periods of its signal and judges its strength by them. What it
-cannot know it does not make up: a report that is missing is no evidence of health, and `collect_missing_reports` is for
-those who must not go on without one.
+cannot know it does not make up: a report that is missing or old is no evidence, neither of health nor of a fault. A
+component that must not go on without reports checks that itself (controllers/policy_rollout/freshness.py).
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -92,28 +92,6 @@ def _find_queues(
             if name in controllers and (name not in found or found[name][1] < at):
                 found[name] = queue, at
     return dict(sorted(found.items()))
-
-
-def collect_missing_reports(
-    states: Iterable[Object], components: Collection[str], now: datetime, fresh_for: timedelta = REPORTS_FRESH_FOR
-) -> tuple[Evidence, ...]:
-    """Components that publish no ComponentState, or have not done so for too long: what they have observed is not
-    known. Silence, so it holds what must not go on without them, and removes nothing."""
-    reported = {
-        state["metadata"]["name"]: parse_time_or_none((state.get("status") or {}).get("observedAt")) for state in states
-    }
-    found = []
-    for name in sorted(components):
-        at = reported.get(name)
-        if at is None:
-            detail = "it has published no ComponentState"
-        elif now - at > fresh_for:
-            detail = f"its ComponentState is {int((now - at).total_seconds())}s old"
-        else:
-            continue
-        signal = Signal.GENERATION_NOT_OBSERVED
-        found.append(Evidence(signal, Strength.SUSTAINED, Scope.CONTROLLER, name, at, detail))
-    return tuple(found)
 
 
 # Objects.

@@ -14,7 +14,6 @@ from mainstay.loop.signals import (
     collect_controller_errors,
     collect_failed_probe,
     collect_lease_expiry,
-    collect_missing_reports,
     collect_probe_transitions,
     collect_queue_age,
     collect_rollout_deadline,
@@ -84,19 +83,6 @@ def test_errors_in_a_row_hold_a_rollout_and_a_single_one_does_not():
     assert EvidenceResponse.PAUSE_ROLLOUT not in allowed(one)
     assert EvidenceResponse.PAUSE_ROLLOUT in allowed(many)
     assert collect_controller_errors([a_state(errorsInARow=0)], ("replicaset",), NOW) == ()
-
-
-def test_a_component_without_a_fresh_report_is_evidence_that_what_it_observed_is_not_known():
-    states = [a_state("fresh", age=60), a_state("old", age=200)]
-
-    found = collect_missing_reports(states, ("fresh", "old", "silent"), NOW)
-
-    assert [(each.name, each.detail) for each in found] == [
-        ("old", "its ComponentState is 200s old"),
-        ("silent", "it has published no ComponentState"),
-    ]
-    assert EvidenceResponse.PAUSE_ROLLOUT in allowed(found)
-    assert EvidenceResponse.REMOVE_REPLICAS not in allowed(found)
 
 
 # Objects
