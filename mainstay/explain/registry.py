@@ -78,6 +78,10 @@ class DebugRoom(Protocol):
         """Whether it went back to an earlier template, and who has seen that."""
         ...
 
+    def find_current_set(self, workload: Object, sets: Sequence[Object]) -> Object | None:
+        """Of the ReplicaSets of a workload, the one of its present template."""
+        ...
+
 
 class NodeRoom(Protocol):
     """controllers/node_health/why.py."""

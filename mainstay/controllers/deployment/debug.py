@@ -1,10 +1,11 @@
-"""What the debug view says of a Deployment: whether it went back to an earlier template."""
+"""What the debug view says of a Deployment: whether it went back to an earlier template, and which set is current."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_name import KindName
+from mainstay.controllers.deployment import revisions
 from mainstay.explain.debug.view import ObservedRevision, Rollback
 from mainstay.explain.story.lines import StoryObject
 from mainstay.explain.writers import Version
@@ -42,6 +43,10 @@ def rollbacks(kind: KindName, workload: Object, versions: Sequence[Version]) -> 
             observed=(seen,),
         )
     ]
+
+
+def find_current_set(workload: Object, sets: Sequence[Object]) -> Object | None:
+    return revisions.new_set(workload, sets)
 
 
 def _template(obj: Object | None) -> Any:

@@ -31,8 +31,11 @@ from mainstay.api.owners import is_controlled_by
 from mainstay.api.progress import read_progress
 from mainstay.explain.debug.conclusion import command, concluded
 from mainstay.explain.debug.evidence import (
+    collect_about_placement,
     collect_about_pods,
     collect_about_workload,
+    find_unobserved_since,
+    is_unobserved,
     read_node_evidence,
     view_evidence,
 )
@@ -155,6 +158,8 @@ class _Joining:
         self._who = FollowedObject(kind.text, metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""))
         self._versions = [each for each in versions if each.object["metadata"].get("uid") == self._who.uid]
         self._family = Family(known, moment.revision, None)
+        self._records: dict[str, Sequence[DecisionRecord]] = {}
+        """Of the placements of pods that are not ready, by uid."""
 
     async def view(self) -> DebugView:
         moment, workload = self._moment, self._workload
@@ -208,11 +213,20 @@ class _Joining:
 
     async def _evidence(self, pods: Sequence[Object], states: Sequence[Object]) -> list[Evidence]:
         moment, uid = self._moment, self._who.uid
-        owned = [
+        sets = [
             each
             for each in (await moment.all(REPLICASETS) if self._kind == DEPLOYMENTS else ())
-            if is_controlled_by(each, uid) and (each.get("spec") or {}).get("replicas")
+            if is_controlled_by(each, uid)
         ]
+        owned = [each for each in sets if (each.get("spec") or {}).get("replicas")]
+        since = {}
+        for kind, each in [(self._kind, self._workload), *[(REPLICASETS, each) for each in owned]]:
+            if not is_unobserved(each):
+                continue
+            metadata = each["metadata"]
+            versions = await self._known.versions(kind.text, metadata.get("namespace", ""), metadata["name"])
+            if at := find_unobserved_since(each, versions):
+                since[metadata.get("uid", "")] = at
         target = f"{self._kind.kind}/{self._who.name}"
         slos = [
             each
@@ -220,13 +234,32 @@ class _Joining:
             if each["metadata"].get("namespace") == self._who.namespace and target in find_targets(each.get("spec"))
         ]
         found = [
-            *collect_about_workload(self._kind, self._workload, owned, states, slos, moment.at),
+            *collect_about_workload(
+                self._kind,
+                self._workload,
+                owned,
+                states,
+                slos,
+                moment.at,
+                set_uid=self._find_set_uid(sets),
+                unobserved_since=since,
+            ),
             *collect_about_pods(pods),
         ]
+        for pod in [each for each in pods if pod_state.is_active(each) and not pod_state.get_node_name(each)]:
+            found += collect_about_placement(pod, self._records.get(pod["metadata"].get("uid", ""), ()))
         for name in sorted({name for pod in pods if (name := pod_state.get_node_name(pod))}):
             node = await moment.get(NODES, name)
             found += () if node is None else read_node_evidence(node)
         return found
+
+    def _find_set_uid(self, sets: Sequence[Object]) -> str:
+        """Of the ReplicaSet of the present template; empty if there is none."""
+        if self._kind == REPLICASETS:
+            return self._who.uid
+        room = self._rooms.debug(self._kind)
+        current = None if room is None else room.find_current_set(self._workload, sets)
+        return "" if current is None else str(current["metadata"]["uid"])
 
     # Replicas.
 
@@ -271,6 +304,7 @@ class _Joining:
             who = FollowedObject(PODS.text, metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""))
             records = [each for each in await self._family.decisions(who) if is_placement(each)]
             records = [each for each in records if not each.subject.uid or each.subject.uid == who.uid]
+            self._records[who.uid] = records
             if pod_state.get_node_name(pod) or not records:
                 found.append(_not_started(pod) if pod_state.get_node_name(pod) else _not_decided(pod))
                 continue
