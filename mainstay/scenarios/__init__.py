@@ -15,6 +15,7 @@ from mainstay.scenarios.core_world import SCENARIO as CORE_WORLD
 from mainstay.scenarios.cure_meanwhile import SCENARIO as CURE_MEANWHILE
 from mainstay.scenarios.databases import SCENARIOS as DATABASES
 from mainstay.scenarios.deadlines_hold import SCENARIO as DEADLINES_HOLD
+from mainstay.scenarios.decision_paths import SCENARIO as DECISION_PATHS
 from mainstay.scenarios.disk_world import SCENARIO as DISK_WORLD
 from mainstay.scenarios.duplicate_reservation import SCENARIO as DUPLICATE_RESERVATION
 from mainstay.scenarios.each_pod_counted_once import SCENARIO as EACH_POD_COUNTED_ONCE
@@ -150,6 +151,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         POWER_FAILS,
         TWO_BUILDS,
         PENDING_AFTER_ROLLBACK,
+        DECISION_PATHS,
         HELD_CONTROLLER,
         HELD_ROLLOUT,
         FROZEN_EVICTIONS,

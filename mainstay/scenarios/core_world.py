@@ -104,5 +104,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(seconds=60),
     calm=WITHIN,
     silence=SILENCE,
-    ids=("T1", "T2"),
+    ids=("O3", "R2", "T1", "T2", "T6"),
 )

@@ -23,4 +23,5 @@ SCENARIO: Final[Scenario] = replace(
     name="disk-world",
     about="As core-world, over a store whose disk loses power, is full, or fails.",
     make=DiskWorld,
+    ids=("T1", "T2"),
 )

@@ -129,6 +129,6 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [CapacityChecker(), AcknowledgedWrites(), Reserved()],
     faults=("watch-delay", "watch-disconnect", "answer-lost", "crash", "crash-after"),
     silence=SILENCE,
-    ids=("T7",),
+    ids=("T3", "T7"),
     narration=NARRATION,
 )

@@ -126,7 +126,7 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(seconds=40),
     calm=timedelta(minutes=30),
     silence=SILENCE,
-    ids=("10", "R6"),
+    ids=("10", "R2", "R6"),
 )
 
 SHORT_SCENARIO: Final = Scenario(

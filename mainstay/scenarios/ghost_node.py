@@ -48,5 +48,5 @@ SCENARIO: Final = Scenario(
     checkers=lambda: [WatchContract(), AcknowledgedWrites(), placed()],
     lasts=timedelta(minutes=2),
     silence=SILENCE,
-    ids=("2", "R6"),
+    ids=("2", "R1", "R6"),
 )

@@ -41,5 +41,5 @@ SCENARIO: Final = Scenario(
     faults=("leader-loss", "crash", "restart", "crash-after", "watch-disconnect", "watch-delay", "cut", "server-crash"),
     lasts=timedelta(minutes=2),  # Long enough for one of them to lead a second time.
     silence=SILENCE,
-    ids=("7", "R6"),
+    ids=("7", "R1", "R6"),
 )

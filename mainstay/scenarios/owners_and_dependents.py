@@ -175,5 +175,5 @@ SCENARIO: Final = Scenario(
     lasts=timedelta(seconds=60),
     calm=timedelta(minutes=15),
     silence=SILENCE,
-    ids=("14", "15", "F8"),
+    ids=("14", "15", "F8", "W6"),
 )

@@ -264,7 +264,6 @@ class Reporter:
     async def _retrying(self, report: PodReport) -> None:
         """The pod is read first: it may be bound by now, whatever the cache shows."""
         key = report.key
-        write = WriteOptions(field_manager=self._component, term=self._term, decision=report.decision)
         try:
             pod = await self._client.get(PODS, key.name, key.namespace)
             if pod["metadata"]["uid"] != report.uid:
@@ -278,7 +277,7 @@ class Reporter:
                     patch,
                     type=PatchType.STRATEGIC,
                     subresource="status",
-                    write=write,
+                    write=self._build_write(report, pod),
                 )
                 self.written += 1
             again_ns = self._clock.monotonic_ns() + self._repeat_ns
@@ -322,7 +321,6 @@ class Reporter:
         patch = None
         if not is_left or is_retrying:
             patch = condition_patch(pod, report.reason, message, now, cause=cause, is_retrying=is_retrying)
-        write = WriteOptions(field_manager=self._component, term=self._term, decision=report.decision)
         try:
             if patch is not None:
                 await self._client.patch(
@@ -332,7 +330,7 @@ class Reporter:
                     patch,
                     type=PatchType.STRATEGIC,
                     subresource="status",
-                    write=write,
+                    write=self._build_write(report, pod),
                 )
                 self.written += 1
             is_new = said is None or said.reason != report.reason
@@ -352,6 +350,11 @@ class Reporter:
         except ApiError as error:
             self.failures += 1
             _logger.info("failed to record FailedScheduling for %s: %s", report.key, error)
+
+    def _build_write(self, report: PodReport, pod: Object) -> WriteOptions:
+        """It follows from the pod as it was seen here."""
+        cause = f"{PODS}/{report.key}@{pod['metadata']['resourceVersion']}"
+        return WriteOptions(field_manager=self._component, term=self._term, decision=report.decision, cause=cause)
 
     async def _tell(self, report: PodReport, now: datetime, count: int) -> None:
         # If it is there the first time, another scheduler has written it, or this one before a restart.

@@ -312,6 +312,12 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("power-fails", faults.leaves_half_a_frame_behind, "a fault failed (power is back): Corrupt: "),
     # Connections that are dead without a word
     ("cache-follows", faults.takes_no_silent_watch_for_dead, "cache follows: "),
+    # W2: an object that moves from one value of an index to the next
+    (
+        "cache-follows",
+        caches.forgets_to_leave_an_index,
+        ("cache follows: the index of ", "task 'informer of configmaps/default' failed: BrokenInvariant: "),
+    ),
     # An upgrade that is rolled back
     ("two-builds", faults.counts_only_what_its_own_build_has_made, "count: there are "),
     # The worked example of the pending replicas (SPEC O8): what is said must be the cause
@@ -319,6 +325,13 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("pending-after-rollback", explaining.names_its_view_by_the_latest_cache, "pending after rollback: "),
     ("pending-after-rollback", explaining.takes_the_reason_for_the_cause, "pending after rollback: "),
     ("pending-after-rollback", explaining.compares_with_what_a_component_says_of_itself, "pending after rollback: "),
+    # O1, O2, O4, O6, O7: what can be followed from the journal
+    ("decision-paths", explaining.binds_without_naming_its_decision, "decision path: "),
+    ("decision-paths", explaining.says_it_has_seen_what_it_wrote, "decision path: "),
+    ("decision-paths", explaining.tells_events_without_their_decision, "identifiers: "),
+    ("decision-paths", explaining.does_not_say_what_a_write_follows_from, "causes: "),
+    ("decision-paths", explaining.declares_less_than_it_reads, "coupling: "),
+    ("decision-paths", explaining.samples_what_no_node_takes, "sampling: "),
     # Break glass: what users hold, and when it ends
     ("held-controller", holds.goes_on_while_it_is_held, "controllers held: "),
     ("held-controller", holds.begins_before_it_knows_who_is_held, "controllers held: "),
