@@ -26,7 +26,7 @@ from mainstay.scheduler.policy import Policy
 from mainstay.scheduler.scores import SCORE_MAX, allocation, balance, node_affinity, taints, topology_spread
 from mainstay.scheduler.scores.room import measured_for_allocation, measured_for_balance
 
-_FEW: Final = 6  # Up to so many rows, plain numbers are faster than arrays.
+_FEW: Final = 24  # Up to so many rows, plain numbers are faster than arrays: 2 µs for each, or 50 µs in all.
 
 
 class ClassVectors:
@@ -98,8 +98,9 @@ class ClassVectors:
         if len(rows) > 1:
             rows = list(dict.fromkeys(rows))
         for domains in self._domains:
-            for row in rows:
-                domains.row_changed(row)
+            if domains.is_behind():
+                for row in rows:
+                    domains.row_changed(row)
         if len(rows) > _FEW or self._held is not None:
             self._write_room(self._find_places(rows))
             return

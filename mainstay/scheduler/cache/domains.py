@@ -19,7 +19,18 @@ from mainstay.scheduler.pod_class import PodClass, SpreadConstraint
 class Domains:
     """Of one constraint of one class of pods. All arrays by place are in the order of the ring."""
 
-    __slots__ = ("_count", "_included", "_on_place", "_places", "by_place", "constraint", "count", "is_there", "pods")
+    __slots__ = (
+        "_count",
+        "_counted_to",
+        "_included",
+        "_on_place",
+        "_places",
+        "by_place",
+        "constraint",
+        "count",
+        "is_there",
+        "pods",
+    )
 
     def __init__(self, columns: NodeColumns, pod: PodClass, constraint: SpreadConstraint, ring: Ring) -> None:
         self.constraint = constraint
@@ -35,10 +46,12 @@ class Domains:
             self._included = self._included if tolerated is None else self._included & tolerated
         self._places = ring.places
         self._count: MatchCount | None = None
+        self._counted_to = 0
         self._on_place: Numbers = np.zeros(len(ring), np.int64)
         if constraint.selector is not None:
             self._count = columns.follow(pod.namespace, constraint.selector)
             self._on_place = self._count.counts[ring.rows]
+            self._counted_to = self._count.changes
         domains = len(column.values)
         self.pods: Numbers = np.zeros(domains, np.int64)
         """By domain."""
@@ -51,6 +64,14 @@ class Domains:
     def on_place(self) -> Numbers:
         """Pods on each node itself, whether it is included or not."""
         return self._on_place
+
+    def is_behind(self) -> bool:
+        """Whether a pod that counts came or left since this was last asked. If so, pass on all rows that changed.
+        Mostly only other pods came or left, and there is nothing to do."""
+        if self._count is None or self._count.changes == self._counted_to:
+            return False
+        self._counted_to = self._count.changes
+        return True
 
     def row_changed(self, row: int) -> None:
         """Something was placed on a node, or taken away."""

@@ -18,12 +18,14 @@ _GROUPS_MAX = 50_000  # Different sets of labels remembered; then all are matche
 class MatchCount:
     """The pods of one namespace that one selector matches, by row."""
 
-    __slots__ = ("counts", "namespace", "selector", "users")
+    __slots__ = ("changes", "counts", "namespace", "selector", "users")
 
     def __init__(self, namespace: str, selector: LabelSelector | WorkloadPods, capacity: int) -> None:
         self.namespace = namespace
         self.selector = selector
         self.counts: Numbers = np.zeros(capacity, np.int64)
+        self.changes = 0
+        """Another number after any change of `counts`."""
         self.users = 0
 
     def matches(self, charge: CachedCharge) -> bool:
@@ -81,6 +83,7 @@ class MatchCounts:
             self._by_charge[charge.key] = found
         for count in found:
             count.counts[row] += pods
+            count.changes += 1
 
     def grow(self, capacity: int) -> None:
         for count in self._followed.values():

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PLACEMENT_POLICIES
@@ -19,6 +20,10 @@ from mainstay.scheduler.active_policies import ActivePolicies, build_policies
 from mainstay.scheduler.comparison.history import PlacementHistory
 from mainstay.scheduler.pod_class import PodToPlace
 from mainstay.scheduler.policy import Policy
+
+_POLICIES: Final = PLACEMENT_POLICIES.text
+CHOICES_MAX: Final = 10_000
+"""That are remembered."""
 
 
 def build_candidate(placement_policy: Object) -> Object:
@@ -45,6 +50,8 @@ class CandidateChoice:
     """The active policies whose place it takes."""
     _base: str = ""
     _kept: dict[tuple[int, str], ActivePolicies] = field(default_factory=dict)
+    _chosen: dict[tuple[Any, ...], Policy | NotApplied] = field(default_factory=dict)
+    """By policies and by what a choice depends on. Pods of one workload share an entry."""
 
     @property
     def name(self) -> str:
@@ -56,15 +63,25 @@ class CandidateChoice:
 
     async def choose(self, record: DecisionRecord, pod: PodToPlace, past: RebuiltObjects) -> Policy | NotApplied:
         """What a decision would go by, or why it goes by what it did."""
-        revision = next((each.revision for each in record.view if each.kind == PLACEMENT_POLICIES.text), 0)
-        changes = self.history.changes[PLACEMENT_POLICIES.text]
+        revision = next((each.revision for each in record.view if each.kind == _POLICIES), 0)
+        changes = self.history.changes[_POLICIES]
         version = bisect_right(changes, revision, key=lambda each: each.revision)
+        key = (version, record.policies, pod.pod_class.key, pod.charge.key, pod.priority_class, pod.workload)
+        chosen = self._chosen.get(key)
+        if chosen is None:
+            if len(self._chosen) >= CHOICES_MAX:
+                self._chosen.clear()
+            chosen = self._chosen[key] = await self._choose(record, pod, past, version, revision)
+        return chosen
+
+    async def _choose(
+        self, record: DecisionRecord, pod: PodToPlace, past: RebuiltObjects, version: int, revision: int
+    ) -> Policy | NotApplied:
         named = record.policies[0].name if record.policies else ""
-        key = version, named
-        policies = self._kept.get(key)
+        policies = self._kept.get((version, named))
         if policies is None:
             objects, _ = await past.all(PLACEMENT_POLICIES, revision)
-            policies = self._kept[key] = self._join(objects, named)
+            policies = self._kept[version, named] = self._join(objects, named)
         chosen = policies.choose(pod)
         names = [each.name for each in chosen.named]
         if self.name in names or names != [each.name for each in record.policies]:

@@ -68,14 +68,15 @@ def _unchanged(recorded: Decision | None) -> PlacementChange:
 
 
 def _find_rejection(point: DecisionPoint, policy: Policy, node: str) -> str:
-    """Why a policy does not choose a node that another one does."""
+    """Why a policy does not choose a node that another one does. The other one shows that the pod passes all filters
+    there but that of spread constraints, the only one that policies change."""
     pod_class, columns = class_under(point.pod, policy), point.vectors.columns
     ring, totals = point.vectors.of(pod_class, policy).totals()
     row = columns.find_row(node)
     place = None if row is None else ring.places.get(row)
     if place is not None and totals[place] >= 0:
         return HIGHER_SCORE
-    found = filtering.refusals(columns, pod_class)
+    found = filtering.refusals_by_policy(columns, pod_class)
     return find_gravest([each.reason for each in found if node in each.nodes])
 
 

@@ -51,6 +51,8 @@ LEFT_OUT: Final = (
     "pods run for as long as recorded; no controller or autoscaler reacts to other placements",
     "nothing is evicted or preempted; priorities do not order pods that wait",
     "the view is never stale, and no binding is rejected",
+    "a pod keeps the policy of its first decision, also while it waits",
+    f"pods that wait are tried again at most {RETRIES_MAX:,} times over the whole time",
 )
 
 

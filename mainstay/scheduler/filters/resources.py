@@ -44,7 +44,10 @@ def fitting(needs: Needs, used: Numbers, allocatable: Numbers) -> Truths:
 
 def fits(needs: Needs, used: Sequence[int], allocatable: Sequence[int]) -> bool:
     """The same for one node, whose columns are given: one number each."""
-    return all(used[column] + amount <= allocatable[column] for column, amount in needs)
+    for column, amount in needs:  # noqa: SIM110 - asked for every node that changes: twice as fast as `all`
+        if used[column] + amount > allocatable[column]:
+            return False
+    return True
 
 
 def refusals(columns: NodeColumns, pod: PodClass, ring: Ring) -> Iterator[Refusal]:

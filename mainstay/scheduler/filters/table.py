@@ -63,3 +63,8 @@ def refusals(columns: NodeColumns, pod: PodClass) -> tuple[Refusal, ...]:
     if not len(ring):
         return (Refusal(RefusalReason.NO_NODES, "", (), (Cure.NODE_ADDED,)),)
     return tuple(refusal for each in ALL for refusal in each.refusals(columns, pod, ring))
+
+
+def refusals_by_policy(columns: NodeColumns, pod: PodClass) -> tuple[Refusal, ...]:
+    """The same of the only filter that policies change (../policy_class.py): spread constraints."""
+    return tuple(topology_spread.refusals(columns, pod, columns.ring))
