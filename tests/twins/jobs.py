@@ -20,6 +20,7 @@ from mainstay.controllers.pods import slots
 from mainstay.loop.conditions import Condition
 from mainstay.loop.controller_loop import ControllerLoop
 from mainstay.loop.decision import Action, Decision, Patch
+from mainstay.loop.freshness import Freshness
 from tests.twins import scenarios
 
 
@@ -81,7 +82,9 @@ def writes_a_status_over_whatever_is_there(patch: pytest.MonkeyPatch) -> None:
         self: ControllerLoop, decision: Decision, key: Any, subject: Object, stalled: Condition | None
     ) -> Patch | None:
         found = honest(self, decision, key, subject, stalled)
-        return None if found is None else replace(found, resource_version="")
+        if found is None:
+            return None
+        return replace(found, resource_version="", freshness=Freshness.MAY_BE_STALE)
 
     patch.setattr(ControllerLoop, "_status_patch", status_patch)
 
