@@ -1,28 +1,28 @@
 """What the pods in the scope of a rollout show since its stage took effect: those under the candidate, and the rest.
 
 Only pods that were created after the stage took effect are counted: older ones were placed by another policy. A pod is
-judged once it is bound, or has been pending for as long as `boundWithinSeconds`: sooner its waiting says nothing.
-Conflicts and refusals at the commit are counted by the schedulers, for each policy by its uid (policyFigures).
+judged at the age of `boundWithinSeconds`, bound or not. If bound pods counted sooner, a burst would fill the sample
+with those that were placed at once, and the gate pass before the others count. Conflicts and refusals at the commit are
+counted by the schedulers (counters.py).
 
 Pods that are gone are not counted. So an eviction shows for as long as the pod takes to stop; one that goes on shows at
 each look.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.api import times
-from mainstay.api.component_roles import ComponentRole
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
 from mainstay.api.pod_state import created_at, find_condition, get_node_name, is_leaving, parse_time_or_none
 from mainstay.api.policy_scope import PolicyScope, is_active, parse_scope, selects, specificity
 from mainstay.api.scoped_pods import read_scoped_pod
 from mainstay.client.indexes import NAMESPACE, PRIORITY_CLASS, Index
-from mainstay.controllers.policy_rollout.freshness import find_figures, read_role
-from mainstay.controllers.policy_rollout.health import CohortFigures, ShadowFigures
+from mainstay.controllers.policy_rollout.counters import DecisionCounters
+from mainstay.controllers.policy_rollout.health import CohortFigures
 from mainstay.loop.view import View
 
 _TEN_MINUTES: Final = len("2026-01-01T00:0")  # Of the text of a time: which ten minutes it is in.
@@ -35,6 +35,13 @@ def _list_buckets(created: Any) -> Iterable[str]:
 
 CREATED: Final = Index("created", ("metadata", "creationTimestamp"), _list_buckets)
 """Pods by the ten minutes in which they were created, so that a look at the new ones does not read all."""
+
+
+@dataclass(frozen=True, slots=True)
+class CohortCounters:
+    candidate: DecisionCounters
+    baseline: DecisionCounters | None
+    """None: its pods go by no PlacementPolicy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +64,10 @@ class _Tally:
     def add(self, pod: Object, now: datetime, accepted: timedelta) -> None:
         said = find_condition(pod, "PodScheduled") or {}
         created = created_at(pod)
+        if now - created < accepted:
+            return
         is_pending = not get_node_name(pod)
-        if is_pending and (now - created < accepted or is_leaving(pod) or said.get("reason") == "SchedulingGated"):
+        if is_pending and (is_leaving(pod) or said.get("reason") == "SchedulingGated"):
             return
         bound = parse_time_or_none(said.get("lastTransitionTime"))
         if not is_pending and (said.get("status") != "True" or bound is None):
@@ -127,57 +136,24 @@ def split_pods(policies: RolledOut, pods: Iterable[Object]) -> CohortPods:
     return found
 
 
-def count_cohorts(
-    policies: RolledOut, pods: CohortPods, states: Sequence[Object], now: datetime, accepted: timedelta
-) -> Cohorts:
-    """Of pods that were created since the stage took effect, and of what schedulers say since then."""
+def count_cohorts(pods: CohortPods, counted: CohortCounters, now: datetime, accepted: timedelta) -> Cohorts:
+    """Of pods that were created since the stage took effect, and of what schedulers have counted since then."""
     ours, theirs = _Tally(), _Tally()
     for tally, cohort in ((ours, pods.candidate), (theirs, pods.baseline)):
         for pod in cohort:
             tally.add(pod, now, accepted)
-    return Cohorts(
-        _build_figures(ours, _add_up(states, policies.candidate)),
-        _build_figures(theirs, {} if policies.baseline is None else _add_up(states, policies.baseline)),
-    )
+    return Cohorts(_build_figures(ours, counted.candidate), _build_figures(theirs, counted.baseline))
 
 
-def count_shadow(candidate: Object, states: Sequence[Object]) -> ShadowFigures:
-    counted = _add_up(states, candidate)
-    return ShadowFigures(
-        counted.get("shadowed", 0), counted.get("shadowDifferent", 0), counted.get("shadowUnplaced", 0)
-    )
-
-
-def _build_figures(tally: _Tally, counted: Mapping[str, int]) -> CohortFigures:
+def _build_figures(tally: _Tally, counted: DecisionCounters | None) -> CohortFigures:
+    found = counted or DecisionCounters()
     return CohortFigures(
         pods=tally.pods,
         pending=dict(sorted(tally.pending.items())),
         late=tally.late,
         disrupted=tally.disrupted,
-        decided=counted.get("decided", 0),
-        conflicts=counted.get("conflicts", 0),
-        refused=counted.get("refusedAtCommit", 0),
+        decided=found.decided,
+        conflicts=found.conflicts,
+        refused=found.refused,
+        is_counted=counted is not None,
     )
-
-
-_COUNTERS: Final = (
-    "decided",
-    "conflicts",
-    "refusedAtCommit",
-    "shadowed",
-    "shadowDifferent",
-    "shadowUnplaced",
-)
-
-
-def _add_up(states: Sequence[Object], policy: Object) -> dict[str, int]:
-    """What all schedulers together have counted for a policy in the revision that it has now."""
-    metadata = policy["metadata"]
-    found = dict.fromkeys(_COUNTERS, 0)
-    for state in states:
-        if read_role(state) is ComponentRole.SCHEDULER:
-            figures = find_figures(state["status"], metadata["name"], metadata["uid"])
-            if int(figures.get("revision") or 0) >= int(metadata["resourceVersion"]):
-                for name in _COUNTERS:
-                    found[name] += int(figures.get(name) or 0)
-    return found

@@ -22,6 +22,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+
 from mainstay.api import times
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import (
@@ -46,12 +48,13 @@ from mainstay.api.policy_scope import is_active, parse_scope
 from mainstay.client.indexes import NAMESPACE, PRIORITY_CLASS
 from mainstay.controllers.policy_rollout.cohorts import (
     CREATED,
+    CohortCounters,
     RolledOut,
     count_cohorts,
-    count_shadow,
     list_created,
     split_pods,
 )
+from mainstay.controllers.policy_rollout.counters import count_decisions, count_shadow, note_counters
 from mainstay.controllers.policy_rollout.freshness import PolicyActivation, find_stale
 from mainstay.controllers.policy_rollout.gate import ROLLS_BACK, GateSignals, GateVerdict, decide_gate
 from mainstay.controllers.policy_rollout.health import CohortFigures, ShadowFigures, compare_cohorts, judge_shadow
@@ -131,22 +134,32 @@ def _decide_pending(case: RolloutCase) -> Decision:
             f"PlacementPolicy {asked.policy} has no scope, and a policy without one cannot be limited; add scope: {{}}"
         )
         return case.stall(RolloutReason.CANDIDATE_UNSCOPED, text)
+    # First of all: another rollout has activated it, and to deactivate it would be against that one.
+    waits = _wait_for_others(case, {asked.policy, asked.previous})
+    if waits is not None:
+        return waits
     if not is_inactive(candidate):
         text = f"PlacementPolicy {asked.policy} is active already; deactivate it, or roll out another one"
         return case.stall(RolloutReason.CANDIDATE_ACTIVE, text)
     baseline, problem = _find_previous(case, candidate)
     if problem:
         return case.stall(RolloutReason.PREVIOUS_UNSUITABLE, problem)
-    names = {asked.policy} | ({baseline["metadata"]["name"]} if baseline is not None else set())
-    for other in _list_others(case, names):
-        if read_phase(other) in (*CLAIMING, RolloutPhase.STARTING):
-            text = f"PolicyRollout {other['metadata']['name']} is using the same policy; this one begins when it ends"
-            return case.wait(RolloutReason.WAITING_FOR_ROLLOUT, text)
+    waits = None if baseline is None else _wait_for_others(case, {baseline["metadata"]["name"]})
+    if waits is not None:
+        return waits
     if asked.is_paused:
         return case.hold(RolloutReason.PAUSED, "paused before it began")
     text = f"from {'no policy' if baseline is None else baseline['metadata']['name']} to {asked.policy}"
     claim = {"policy": _identify(candidate), "previous": None if baseline is None else _identify(baseline)}
     return case.say(RolloutPhase.STARTING, RolloutReason.STARTING, text, claim)
+
+
+def _wait_for_others(case: RolloutCase, names: set[str]) -> Decision | None:
+    for other in _list_others(case, names - {""}):
+        if read_phase(other) in (*CLAIMING, RolloutPhase.STARTING):
+            text = f"PolicyRollout {other['metadata']['name']} is using the same policy; this one begins when it ends"
+            return case.wait(RolloutReason.WAITING_FOR_ROLLOUT, text)
+    return None
 
 
 def _end_unbegun(case: RolloutCase) -> Decision:
@@ -162,7 +175,9 @@ def _find_previous(case: RolloutCase, candidate: Object) -> tuple[Object | None,
         return (same[0] if same else None), ""
     name = case.asked.previous
     previous = case.policies.get(name)
-    if previous is None or not is_active(previous):
+    if previous is None:
+        return None, f"spec.previous: PlacementPolicy {name} not found"
+    if not is_active(previous):
         return None, f"spec.previous: PlacementPolicy {name} is not active"
     if not is_serving(previous):
         return None, f"spec.previous: PlacementPolicy {name} is limited; remove its limit"
@@ -230,6 +245,7 @@ def _decide_progressing(case: RolloutCase) -> Decision:
             "revision": int(candidate["metadata"]["resourceVersion"]),
             "since": times.format_time(case.now),
             "deadline": times.format_time(case.now + case.asked.deadline),
+            "counted": note_counters(case.view.all(COMPONENT_STATES), case.find_claimed("previous")),
         }
         text = f"stage {stage.name} is in effect since revision {noted['revision']}"
         said = case.say(case.phase, RolloutReason.HOLDING, text, {"activation": noted, "gate": None})
@@ -254,7 +270,10 @@ def _find_interference(case: RolloutCase, candidate: Object | None) -> Decision 
         return None
     name, baseline = case.status["previous"]["name"], case.find_claimed("previous")
     if baseline is None:
-        text = f"PlacementPolicy {name} was deleted or replaced: there is nothing to go back to; set spec.aborted"
+        text = (
+            f"PlacementPolicy {name} was deleted or replaced: there is nothing to go back to; set spec.aborted to "
+            "deactivate the candidate and end this rollout"
+        )
         return case.stall(RolloutReason.PREVIOUS_NOT_FOUND, text)
     if not is_serving(baseline):
         text = (
@@ -279,9 +298,13 @@ def _activate(case: RolloutCase, number: int, candidate: Object) -> Decision:
 def _describe_change(candidate: Object, stage: RolloutStage) -> str:
     name = candidate["metadata"]["name"]
     return (
-        f"another client has changed PlacementPolicy {name} to {read_fields(candidate)}; stage {stage.name} needs "
-        f"{stage.fields}: restore that, or set spec.aborted"
+        f"another client has changed PlacementPolicy {name} to {_show(read_fields(candidate))}; stage "
+        f"{stage.name} needs {_show(stage.fields)}: restore that, or set spec.aborted"
     )
+
+
+def _show(fields: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(fields).decode()
 
 
 def _ask_gate(case: RolloutCase, number: int, candidate: Object, activation: Mapping[str, Any]) -> Decision:
@@ -289,7 +312,7 @@ def _ask_gate(case: RolloutCase, number: int, candidate: Object, activation: Map
     signals = _gather(case, stage, candidate, activation)
     verdict = decide_gate(signals)
     if verdict.reason in ROLLS_BACK:
-        return _roll_back(case, verdict.reason, verdict.message, {"gate": build_gate(signals, verdict)})
+        return _roll_back(case, verdict.reason, verdict.message, {"gate": build_gate(signals, verdict)}, signals)
     if verdict.reason is not RolloutReason.GATE_PASSED:
         fields = {"activation": activation, "gate": build_gate(signals, verdict)}
         said = case.say(case.phase, verdict.reason, verdict.message, fields, signals=signals)
@@ -315,16 +338,20 @@ def _gather(case: RolloutCase, stage: RolloutStage, candidate: Object, activatio
     )
     ours, theirs, shadow = CohortFigures(), CohortFigures(), ShadowFigures()
     if stage.is_shadow:
-        shadow = count_shadow(candidate, states)
+        shadow = count_shadow(states, candidate)
         health = judge_shadow(shadow, rules)
     else:
         baseline = case.find_claimed("previous")
         involved = {metadata["uid"], baseline["metadata"]["uid"] if baseline is not None else ""}
         others = [each for each in case.policies.values() if each["metadata"]["uid"] not in involved]
+        noted = activation.get("counted") or ()
+        counted = CohortCounters(
+            count_decisions(states, candidate), None if baseline is None else count_decisions(states, baseline, noted)
+        )
         policies = RolledOut(candidate, baseline, others)
         pods = list_created(case.view, policies.find_scopes()[0], since)
         sides = split_pods(policies, pods)
-        cohorts = count_cohorts(policies, sides, states, case.now, rules.bound_within)
+        cohorts = count_cohorts(sides, counted, case.now, rules.bound_within)
         ours, theirs = cohorts.candidate, cohorts.baseline
         if stage.is_full:
             theirs = read_figures(case.status.get("reference"))
@@ -379,24 +406,33 @@ def _decide_finishing(case: RolloutCase) -> Decision:
 
 
 def _roll_back(
-    case: RolloutCase, reason: RolloutReason, message: str, fields: Mapping[str, Any] = NO_FIELDS
+    case: RolloutCase,
+    reason: RolloutReason,
+    message: str,
+    fields: Mapping[str, Any] = NO_FIELDS,
+    signals: GateSignals | None = None,
 ) -> Decision:
     """Note it, before anything is written."""
     noted = {"rollback": {"reason": str(reason), "message": message}, **fields}
-    return case.say(RolloutPhase.ROLLING_BACK, reason, message, noted)
+    return case.say(RolloutPhase.ROLLING_BACK, reason, message, noted, signals=signals)
 
 
 def _decide_rolling_back(case: RolloutCase) -> Decision:
     candidate, baseline = case.find_claimed("policy"), case.find_claimed("previous")
     said = case.status.get("rollback") or {}
     because = f"{said.get('reason')}: {said.get('message')}"
-    if case.has_previous and baseline is None:
-        name = case.status["previous"]["name"]
-        text = f"PlacementPolicy {name} was deleted or replaced and cannot be restored; the candidate stays ({because})"
+    is_lost = case.has_previous and baseline is None
+    if is_lost and not case.asked.is_aborted:
+        text = (
+            f"PlacementPolicy {case.status['previous']['name']} was deleted or replaced and cannot be restored; the "
+            f"candidate stays until you set spec.aborted, which deactivates it ({because})"
+        )
         return case.stall(RolloutReason.PREVIOUS_NOT_FOUND, text)
     write = plan_rollback(candidate, baseline)
     if write is None:
         restored = "no policy is" if baseline is None else f"PlacementPolicy {baseline['metadata']['name']} is"
         text = f"{restored} in force as before ({because})"
+        if is_lost:
+            text = f"no policy is in force: PlacementPolicy {case.status['previous']['name']} was deleted ({because})"
         return case.say(RolloutPhase.ROLLED_BACK, RolloutReason.ROLLED_BACK, text, moves=False)
     return case.write(RolloutReason.ROLLING_BACK, write, because)

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from mainstay.api.component_roles import ComponentRole
+from mainstay.api.feature_gates import SHADOW_PLACEMENT
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import NODES, PLACEMENT_POLICIES, PODS, VALIDATING_ADMISSION_POLICIES
 from mainstay.api.pod_state import parse_time_or_none
@@ -26,9 +27,10 @@ SKEW_MAX: Final = timedelta(seconds=5)
 FOLLOWED: Final[Mapping[ComponentRole, tuple[str, ...]]] = {
     ComponentRole.API_SERVER: (VALIDATING_ADMISSION_POLICIES.text,),
     ComponentRole.SCHEDULER: (NODES.text, PLACEMENT_POLICIES.text, PODS.text),
-    ComponentRole.CONTROLLERS: (PLACEMENT_POLICIES.text, PODS.text),
+    ComponentRole.CONTROLLERS: (),
 }
-"""What a component of this role follows at least. One that does not say so has just started."""
+"""What a component of this role follows at least. One that does not say so has just started. What a process with
+controllers follows depends on which of them it runs; it names each kind from its start, at revision 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ def _find_in(
         text = f"{name} published its state at {status['observedAt']}, which is in the future: check its clock"
         return [StaleSignal(name, "", text)]
     revisions: Mapping[str, Any] = status.get("revisions") or {}
+    if not revisions:
+        return [StaleSignal(name, "", f"{name} has not published which kinds it follows: it has just started")]
     found = []
     for kind in sorted({*revisions, *FOLLOWED[role]}):
         reached = int(revisions.get(kind) or 0)
@@ -99,6 +103,8 @@ def _find_in(
     if not found and role is ComponentRole.SCHEDULER and _read_known(status, activation) < activation.revision:
         kind = PLACEMENT_POLICIES.text
         text = f"{name} does not decide by revision {activation.revision} of PlacementPolicy {activation.policy} yet"
+        if activation.is_shadow:
+            text += f" in shadow; its feature gate {SHADOW_PLACEMENT.name} must be on"
         found.append(StaleSignal(name, kind, text))
     return found
 

@@ -26,11 +26,12 @@ from mainstay.api.policy_rollout import GateRules
 SIZE_MAX: Final = 400
 """Larger cohorts are scaled down: by then every share that matters is found, and the arithmetic stays quick."""
 NEAR_ZERO: Final = Fraction(1, 10_000)
+_NO_DECISIONS: Final = "schedulers have counted no decision of one side since the stage took effect"
 
 
 @dataclass(frozen=True, slots=True)
 class CohortFigures:
-    """What was counted about one side. A pod is judged once it is bound, or was pending for as long as is accepted."""
+    """What was counted about one side. A pod is judged when it is as old as binding may take, bound or not."""
 
     pods: int = 0
     """Those that are judged."""
@@ -43,6 +44,8 @@ class CohortFigures:
     decided: int = 0
     conflicts: int = 0
     refused: int = 0
+    is_counted: bool = False
+    """Whether schedulers count decisions for this side. For pods under no PlacementPolicy they do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,9 @@ def compare_cohorts(candidate: CohortFigures, baseline: CohortFigures, rules: Ga
             return CohortVerdict(missing=f"{cohort.pods} of {rules.min_samples} pods under {name} can be judged")
     signals = list_signals(candidate, baseline)
     tests = tuple(_test(name, ours, theirs, len(signals), rules) for name, (ours, theirs) in signals.items())
-    return CohortVerdict(tests, "", tuple(describe_test(each) for each in tests if each.is_regression))
+    is_counted = candidate.is_counted and baseline.is_counted
+    missing = _NO_DECISIONS if is_counted and "conflicts" not in signals else ""
+    return CohortVerdict(tests, missing, tuple(describe_test(each) for each in tests if each.is_regression))
 
 
 def judge_shadow(figures: ShadowFigures, rules: GateRules) -> CohortVerdict:

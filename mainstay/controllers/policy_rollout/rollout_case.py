@@ -75,7 +75,8 @@ class RolloutCase:
             "reason": str(reason),
             **fields,
         }
-        conditions = (*build_conditions(phase, reason, message, moves=moves), *build_gate_conditions(signals))
+        gate = build_gate_conditions(phase, reason, signals)
+        conditions = (*build_conditions(phase, reason, message, moves=moves), *gate)
         events: tuple[Tell, ...] = ()
         if phase is not self.phase:
             events = (Tell(str(reason), message, is_warning=phase is RolloutPhase.ROLLING_BACK),)

@@ -24,6 +24,9 @@ HEALTHY: Final = "Healthy"
 COMPLETE: Final = "Complete"
 ROLLED_BACK: Final = "RolledBack"
 _UNKNOWN: Final = "NoStageInEffect"
+_AFTER_GATES: Final = frozenset(
+    {RolloutPhase.FINISHING, RolloutPhase.COMPLETE, RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK}
+)
 
 
 def build_conditions(phase: RolloutPhase, reason: RolloutReason, message: str, *, moves: bool) -> list[Condition]:
@@ -36,8 +39,11 @@ def build_conditions(phase: RolloutPhase, reason: RolloutReason, message: str, *
     ]
 
 
-def build_gate_conditions(signals: GateSignals | None) -> list[Condition]:
+def build_gate_conditions(phase: RolloutPhase, reason: RolloutReason, signals: GateSignals | None) -> list[Condition]:
+    """What the gate says. Without one they stay as they were while a stage is paused, and after the last gate."""
     if signals is None:
+        if reason is RolloutReason.PAUSED or phase in _AFTER_GATES:
+            return []
         return [Condition(FRESH, Truth.UNKNOWN, _UNKNOWN), Condition(HEALTHY, Truth.UNKNOWN, _UNKNOWN)]
     stale, health = signals.stale, signals.health
     fresh = Condition(FRESH, Truth.TRUE, "AllObserved", "every component has observed the stage")
@@ -85,6 +91,7 @@ def build_figures(figures: CohortFigures) -> Object:
         "decided": figures.decided,
         "conflicts": figures.conflicts,
         "refused": figures.refused,
+        "counted": figures.is_counted,
     }
 
 
@@ -95,4 +102,4 @@ def read_figures(written: Mapping[str, Any] | None) -> CohortFigures:
     counts = [int(said.get(name) or 0) for name in ("pods", "late", "disrupted", "decided", "conflicts", "refused")]
     pods, late, disrupted, decided, conflicts, refused = counts
     by_reason = {str(each["reason"]): int(each["count"]) for each in pending}
-    return CohortFigures(pods, by_reason, late, disrupted, decided, conflicts, refused)
+    return CohortFigures(pods, by_reason, late, disrupted, decided, conflicts, refused, bool(said.get("counted")))

@@ -89,12 +89,12 @@ class ObjectCluster:
                 if kind == PLACEMENT_POLICIES
             }
             figures = [
-                {"policy": name, "uid": f"uid-{name}", "revision": revision, "shadowed": 50}
+                {"policy": name, "uid": f"uid-{name}", "revision": revision, "shadowed": 50, "decided": self._pods}
                 for name, revision in policies.items()
             ]
             status = {
                 "role": role,
-                "revisions": dict.fromkeys(FOLLOWED[role], self.revision),
+                "revisions": dict.fromkeys((*FOLLOWED[role], PODS.text), self.revision),
                 "policies": policies,
                 "policyFigures": figures,
                 "observedAt": times.format_time(self.now),

@@ -1,5 +1,7 @@
 """What a rollout does next: whole rollouts on plain objects, with pauses, crashes and other clients in between."""
 
+from datetime import timedelta
+
 import pytest
 
 from mainstay.api.kind_names import PLACEMENT_POLICIES, POLICY_ROLLOUTS
@@ -95,6 +97,7 @@ def test_a_regression_rolls_back_and_restores_the_baseline(cluster):
     assert (cluster.fields("v5"), cluster.fields("v6")) == (ALONE, OFF)
     assert ("v5", OFF) not in cluster.writes
     assert cluster.condition("RolledBack") == ("True", "RolledBack")
+    assert cluster.condition("Healthy") == ("False", "RegressionFound")
 
 
 def test_pods_that_wait_under_both_policies_are_no_regression(cluster):
@@ -148,6 +151,29 @@ def test_a_paused_rollout_changes_nothing_and_its_deadline_starts_again(cluster)
     cluster.go()
     cluster.go()
     assert cluster.status()["phase"] == "Complete"
+
+
+def test_a_pause_leaves_what_the_gate_has_found(cluster):
+    cluster.add_rollout()
+    cluster.settle()
+    cluster.late.add("scheduler")
+    cluster.go()
+    cluster.change(POLICY_ROLLOUTS, "rollout", paused=True)
+    cluster.settle()
+
+    assert cluster.condition("Fresh") == ("False", "SignalsStale")
+
+
+def test_aborting_without_a_previous_policy_deactivates_the_candidate_and_ends(cluster):
+    cluster.add_rollout()
+    cluster.settle()
+    cluster.objects.pop((PLACEMENT_POLICIES, "v5"))
+    cluster.change(POLICY_ROLLOUTS, "rollout", aborted=True)
+    cluster.settle()
+
+    assert (cluster.status()["phase"], cluster.fields("v6")) == ("RolledBack", OFF)
+    [said] = [each for each in cluster.status()["conditions"] if each["type"] == "RolledBack"]
+    assert "PlacementPolicy v5 was deleted" in said["message"]
 
 
 @pytest.mark.parametrize("steps", range(16))
@@ -249,6 +275,35 @@ def test_the_first_policy_of_a_scope_has_no_previous_one(cluster):
 
     assert cluster.status()["phase"] == "Complete"
     assert cluster.writes == [("v6", HALF), ("v6", WHOLE), ("v6", ALONE)]
+
+
+def test_a_second_rollout_of_an_active_candidate_waits_for_the_first(cluster):
+    cluster.add_rollout()
+    cluster.settle()
+    cluster.add_rollout("second", "v6")
+    cluster.settle("second")
+
+    assert cluster.status("second")["reason"] == "WaitingForRollout"
+
+
+def test_pods_are_judged_at_the_same_age_whether_bound_or_pending(cluster):
+    """Else a burst after the hold passes by those of its pods that were placed at once."""
+    cluster.add_rollout()
+    cluster.settle()
+    cluster.pending = find_canary_workloads()
+    cluster.now += timedelta(seconds=60)
+    cluster.publish()
+    cluster.settle()
+    cluster.create_pods(count=4)
+    cluster.now += timedelta(seconds=1)
+    cluster.publish()
+    cluster.settle()
+    assert (cluster.status()["stage"], cluster.status()["reason"]) == ("canary", "TooFewSamples")
+
+    cluster.now += timedelta(seconds=10)
+    cluster.publish()
+    cluster.settle()
+    assert cluster.status()["rollback"]["reason"] == "RegressionFound"
 
 
 def test_of_two_rollouts_that_share_a_policy_the_second_waits(cluster):

@@ -20,7 +20,7 @@ SHADOW = PolicyActivation("v6", "uid-v6", AT, is_shadow=True)
 
 
 def a_state(role: ComponentRole, name: str = "", *, age: timedelta = timedelta(0), **status: Any) -> dict[str, Any]:
-    revisions = dict.fromkeys(FOLLOWED[role], AT)
+    revisions = dict.fromkeys((*FOLLOWED[role], "pods"), AT)
     found = {"role": role, "revisions": revisions, "observedAt": times.format_time(NOON - age)}
     if role is ComponentRole.SCHEDULER:
         found["policies"] = {"v6": AT}
@@ -56,9 +56,16 @@ def test_each_kind_that_a_component_follows_must_have_reached_the_stage(role):
         assert stale(*all_of(a_state(role, revisions=revisions))) == [(str(role), kind)]
 
 
-def test_a_component_that_has_just_started_and_follows_nothing_yet_holds_the_gate():
-    found = stale(*all_of(a_state(ComponentRole.SCHEDULER, revisions={})))
+def test_a_process_with_some_controllers_need_not_follow_what_these_do_not_read():
+    some = a_state(ComponentRole.CONTROLLERS, "workloads", revisions={"pods": AT})
 
+    assert stale(*all_of(some)) == []
+
+
+def test_a_component_that_has_just_started_and_follows_nothing_yet_holds_the_gate():
+    assert stale(*all_of(a_state(ComponentRole.SCHEDULER, revisions={}))) == [("scheduler", "")]
+
+    found = stale(*all_of(a_state(ComponentRole.SCHEDULER, revisions={"leases.coordination.k8s.io": AT})))
     assert found == [("scheduler", kind) for kind in sorted(FOLLOWED[ComponentRole.SCHEDULER])]
 
 

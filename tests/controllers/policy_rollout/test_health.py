@@ -122,6 +122,13 @@ def test_conflicts_are_shares_of_decisions_and_are_left_out_where_nothing_was_de
     assert "conflicts" not in list_signals(ours, CohortFigures(pods=20))
 
 
+def test_decisions_that_schedulers_should_have_counted_and_have_not_are_missing():
+    ours = CohortFigures(pods=20, decided=100, is_counted=True)
+
+    assert compare_cohorts(ours, CohortFigures(pods=20, is_counted=True), rules()).missing
+    assert compare_cohorts(ours, CohortFigures(pods=20, is_counted=False), rules()).is_healthy
+
+
 @pytest.mark.parametrize(
     ("figures", "is_healthy", "regressions"),
     [
