@@ -19,6 +19,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+from mainstay.api.causes import BindingCause
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import COMPONENT_STATES, NODES, PLACEMENT_POLICIES, PODS, POLICY_ROLLOUTS
 from mainstay.api.policy_rollout import ENDED, RolloutPhase, read_phase
@@ -34,7 +35,7 @@ from mainstay.loop.component_state import PublishSettings
 from mainstay.scenarios._schedulers import CALM, SchedulingStage, a_pod, add_node, resize_node
 from mainstay.scenarios._stages import LEASE, NAMESPACE, SILENCE, USER
 from mainstay.scenarios.narrations.stale_policy_canary import NARRATION
-from mainstay.scheduler.component import SchedulerSettings
+from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.server.auth import identities
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
@@ -42,6 +43,7 @@ from mainstay.sim.checkers.capacity import CapacityChecker
 from mainstay.sim.checkers.decoded import decode_commit, decode_current
 from mainstay.sim.checkers.policy_rollouts import POLICIES, ROLLOUTS, RolloutChecker, find_stalled
 from mainstay.sim.cluster.history import Event, RevisionCommitted
+from mainstay.sim.cluster.server_proxy import WatchProxy
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.scenario import Scenario
 
@@ -95,6 +97,11 @@ class StalePolicyCanary(SchedulingStage):
         self._broken = ""
         self._turns = 0
         self._has_begun = self._is_paused = False
+        self._late = 0
+        """Watches of nodes that are held back now."""
+        self.refused = self.held = 0
+        """While the scheduler heard of nodes late: bindings that the server refused because the node had no room any
+        more, and how often the gate said that it holds for that."""
         self._is_text_done = False
         self._text_turns = 0
         self._made: list[list[str]] = []
@@ -146,7 +153,15 @@ class StalePolicyCanary(SchedulingStage):
             for tap in gate.find_taps(SCHEDULER):
                 if tap.prefix == NODES_PREFIX:
                     tap.hold()
-                    self.world.after(LATE, tap.release)
+                    self._late += 1
+                    scheduler = self.schedulers[SCHEDULER]
+                    before = scheduler.counts.refused.get(BindingCause.CAPACITY_CHANGED, 0)
+                    self.world.after(LATE, partial(self._release, tap, scheduler, before))
+
+    def _release(self, tap: WatchProxy, scheduler: Scheduler, before: int) -> None:
+        tap.release()
+        self._late -= 1
+        self.refused += scheduler.counts.refused.get(BindingCause.CAPACITY_CHANGED, 0) - before
 
     async def _replace_pods(self, client: Client) -> None:
         made: list[str] = []
@@ -192,6 +207,9 @@ class StalePolicyCanary(SchedulingStage):
         if old is None or read_phase(old) is not RolloutPhase.PROGRESSING:
             return
         was, now = old["status"], new["status"]
+        stale = (now.get("gate") or {}).get("stale") or ()
+        if self._late and any((each["component"], each["kind"]) == (SCHEDULER, NODES.text) for each in stale):
+            self.held += 1
         goes_on = now["phase"] == RolloutPhase.FINISHING or now.get("stage") != was["stage"]
         if not goes_on or now["phase"] == RolloutPhase.ROLLING_BACK or was.get("activation") is None:
             return

@@ -5,7 +5,8 @@
 - Stages come one after the other. While a stage is in effect, the controller writes to its candidate what that stage
   says, and nothing else.
 - After each write of the controller, one of the two policies is active for the whole scope, as one was before it.
-- A stage that does not pass by its deadline is rolled back.
+- A stage that does not pass by its deadline is rolled back; and once a rollout goes back, for whatever reason, the
+  previous policy is in force again soon.
 - No pod is removed by the controller.
 """
 
@@ -35,6 +36,8 @@ SLACK: Final = timedelta(seconds=40)
 """Between what a decision has seen and the commit of what it wrote: its leader may have been paused in between."""
 LATE: Final = timedelta(seconds=90)
 """After a deadline has passed: a leader may be gone for a while."""
+BACK_WITHIN: Final = timedelta(minutes=4)
+"""Since a rollout goes back: faults may last for two minutes, and what failed for so long is tried again within two."""
 
 
 class RolloutChecker:
@@ -49,12 +52,16 @@ class RolloutChecker:
         """By component, all that it has published, and when."""
         self._pods: dict[str, Object] = {}
         self._rollouts: dict[str, Object] = {}
+        self._going_back_ns: dict[str, int] = {}
+        """By rollout, since when it goes back."""
 
     def saw(self, event: Event) -> None:
         if isinstance(event, RequestReceived):
             if event.is_write and event.who in self._controllers:
                 self._asked[event.request] = event
         elif isinstance(event, RevisionCommitted):
+            for key, since_ns in self._going_back_ns.items():
+                self._require_back_soon(key, since_ns, event.at_ns)
             asked = self._asked.get(event.request or 0)
             if event.key.startswith(STATES):
                 self._publish(event)
@@ -68,6 +75,8 @@ class RolloutChecker:
     async def at_end(self, world: "World") -> None:
         for rollout in self._rollouts.values():
             self._require_no_overdue(rollout, world.sim.loop.time_ns())
+        for key, since_ns in self._going_back_ns.items():
+            self._require_back_soon(key, since_ns, world.sim.loop.time_ns())
 
     def _publish(self, event: RevisionCommitted) -> None:
         if event.value is None:
@@ -111,6 +120,10 @@ class RolloutChecker:
     def _change_rollout(self, event: RevisionCommitted) -> None:
         new, old = decode_commit(event.value or b""), decode_current(event.previous)
         self._rollouts[event.key] = new
+        if read_phase(new) is not RolloutPhase.ROLLING_BACK:
+            self._going_back_ns.pop(event.key, None)
+        else:
+            self._going_back_ns.setdefault(event.key, event.at_ns)
         if old is None or read_phase(old) is not RolloutPhase.PROGRESSING:
             return
         self._require_no_overdue(old, event.at_ns)
@@ -153,6 +166,11 @@ class RolloutChecker:
         if len(pods) < least:
             text = f"a gate has passed with {len(pods)} pods under the candidate, and {least} are needed"
             raise Violated(self.name, text, [event])
+
+    def _require_back_soon(self, key: str, since_ns: int, at_ns: int) -> None:
+        taken = timedelta(microseconds=(at_ns - since_ns) // 1000)
+        if taken > BACK_WITHIN and not find_stalled(self._rollouts[key]):
+            raise Violated(self.name, f"the rollout has been going back for {taken}, and is not back")
 
     def _require_no_overdue(self, rollout: Object, at_ns: int) -> None:
         if read_phase(rollout) is not RolloutPhase.PROGRESSING or find_stalled(rollout):
