@@ -87,7 +87,7 @@ async def test_it_scales_up_is_limited_by_a_quota_says_so_and_is_replayed(sim):
     await scaled.until(12)
     records = [each for each in journal.records() if each.component == loop.NAME]
     answers = [answer async for _, answer in replay_all(journal, records, load_deciders())]
-    assert len(answers) > 10
+    assert len(answers) >= 8
     assert [each for each in answers if not isinstance(each, Same)] == []
 
 
@@ -108,8 +108,8 @@ async def test_a_scale_is_not_written_over_a_version_that_was_not_read(sim, monk
 
     original = loop.Autoscaling._scale
     monkeypatch.setattr(loop.Autoscaling, "_scale", scale)
-    scaled.stage.load = 2 * CORE
-    await scaled.until(4)
+    scaled.stage.load = 3 * CORE
+    await scaled.until(6)
 
     assert [type(each).__name__ for each in refused] == ["Conflict"]
 
