@@ -2,8 +2,9 @@
 
 Only pods that were created after the stage took effect are counted: older ones were placed by another policy. A pod is
 judged at the age of `boundWithinSeconds`, bound or not. If bound pods counted sooner, a burst would fill the sample
-with those that were placed at once, and the gate pass before the others count. Conflicts and refusals at the commit are
-counted by the schedulers (counters.py).
+with those that were placed at once, and the gate pass before the others count. A pod that no scheduler has decided
+about at that age says nothing about policies, only that schedulers lag: it is counted by itself, and holds the gate.
+Conflicts and refusals at the commit are counted by the schedulers (counters.py).
 
 Pods that are gone are not counted. So an eviction shows for as long as the pod takes to stop; one that goes on shows at
 each look.
@@ -58,7 +59,7 @@ class CohortPods:
 
 class _Tally:
     def __init__(self) -> None:
-        self.pods = self.late = self.disrupted = 0
+        self.pods = self.late = self.disrupted = self.undecided = 0
         self.pending: dict[str, int] = {}
 
     def add(self, pod: Object, now: datetime, accepted: timedelta) -> None:
@@ -69,12 +70,15 @@ class _Tally:
         is_pending = not get_node_name(pod)
         if is_pending and (is_leaving(pod) or said.get("reason") == "SchedulingGated"):
             return
+        if is_pending and not said:
+            self.undecided += 1
+            return
         bound = parse_time_or_none(said.get("lastTransitionTime"))
         if not is_pending and (said.get("status") != "True" or bound is None):
             return  # Created with a node: no scheduler has placed it.
         self.pods += 1
         if is_pending:
-            reason = str(said.get("cause") or said.get("reason") or "Queued")
+            reason = str(said.get("cause") or said.get("reason") or "Unknown")
             self.pending[reason] = self.pending.get(reason, 0) + 1
         if is_pending or (bound is not None and bound - created > accepted):
             self.late += 1
@@ -152,6 +156,7 @@ def _build_figures(tally: _Tally, counted: DecisionCounters | None) -> CohortFig
         pending=dict(sorted(tally.pending.items())),
         late=tally.late,
         disrupted=tally.disrupted,
+        undecided=tally.undecided,
         decided=found.decided,
         conflicts=found.conflicts,
         refused=found.refused,

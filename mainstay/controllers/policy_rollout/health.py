@@ -44,6 +44,8 @@ class CohortFigures:
     decided: int = 0
     conflicts: int = 0
     refused: int = 0
+    undecided: int = 0
+    """Old enough to be judged, but no scheduler has decided about them."""
     is_counted: bool = False
     """Whether schedulers count decisions for this side. For pods under no PlacementPolicy they do not."""
 
@@ -92,6 +94,9 @@ def compare_cohorts(candidate: CohortFigures, baseline: CohortFigures, rules: Ga
     tests = tuple(_test(name, ours, theirs, len(signals), rules) for name, (ours, theirs) in signals.items())
     is_counted = candidate.is_counted and baseline.is_counted
     missing = _NO_DECISIONS if is_counted and "conflicts" not in signals else ""
+    undecided = candidate.undecided + baseline.undecided
+    if undecided:
+        missing = f"schedulers have not decided about {undecided} of the pods yet"
     return CohortVerdict(tests, missing, tuple(describe_test(each) for each in tests if each.is_regression))
 
 

@@ -91,6 +91,7 @@ def build_figures(figures: CohortFigures) -> Object:
         "decided": figures.decided,
         "conflicts": figures.conflicts,
         "refused": figures.refused,
+        "undecided": figures.undecided,
         "counted": figures.is_counted,
     }
 
@@ -102,4 +103,5 @@ def read_figures(written: Mapping[str, Any] | None) -> CohortFigures:
     counts = [int(said.get(name) or 0) for name in ("pods", "late", "disrupted", "decided", "conflicts", "refused")]
     pods, late, disrupted, decided, conflicts, refused = counts
     by_reason = {str(each["reason"]): int(each["count"]) for each in pending}
-    return CohortFigures(pods, by_reason, late, disrupted, decided, conflicts, refused, bool(said.get("counted")))
+    is_counted = bool(said.get("counted"))
+    return CohortFigures(pods, by_reason, late, disrupted, decided, conflicts, refused, is_counted=is_counted)

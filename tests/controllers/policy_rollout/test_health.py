@@ -122,6 +122,15 @@ def test_conflicts_are_shares_of_decisions_and_are_left_out_where_nothing_was_de
     assert "conflicts" not in list_signals(ours, CohortFigures(pods=20))
 
 
+def test_pods_that_no_scheduler_has_decided_about_are_missing_and_no_regression():
+    """A baseline of pods that merely wait for a scheduler would excuse every candidate."""
+    lagging = CohortFigures(pods=20, undecided=4)
+
+    found = compare_cohorts(CohortFigures(pods=20), lagging, rules())
+    assert (found.missing, found.regressions) == ("schedulers have not decided about 4 of the pods yet", ())
+    assert compare_cohorts(pending(18, 20), lagging, rules()).regressions
+
+
 def test_decisions_that_schedulers_should_have_counted_and_have_not_are_missing():
     ours = CohortFigures(pods=20, decided=100, is_counted=True)
 
