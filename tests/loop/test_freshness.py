@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import mainstay
 from mainstay.api.kind_names import CONFIG_MAPS, DEPLOYMENTS, PODS
 from mainstay.api.object_key import ObjectKey
 from mainstay.client.call import WriteOptions, writing
@@ -110,14 +111,15 @@ def test_each_step_of_a_periodic_loop_is_declared(loop: Any, steps: Any):
 def declared() -> list[str]:
     """For each module with actions: `module` | verb | what it declares."""
     found = set()
-    for path in sorted((ROOT / "mainstay" / "controllers").rglob("*.py")):
+    package = Path(mainstay.__file__).parent  # Where it is installed, which need not be beside the tests.
+    for path in sorted((package / "controllers").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Patch", "Delete"):
                 given = {each.arg: ast.unparse(each.value) for each in node.keywords}
                 if "freshness" not in given:
                     continue  # Another class of this name: the actions cannot be made without.
                 said = WORDS.get(given["freshness"], "either")
-                found.add(f"| `{path.relative_to(ROOT)}` | {node.func.id} | {said} |")
+                found.add(f"| `{path.relative_to(package.parent)}` | {node.func.id} | {said} |")
     return sorted(found)
 
 
