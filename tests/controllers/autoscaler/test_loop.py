@@ -87,7 +87,7 @@ async def test_it_scales_up_is_limited_by_a_quota_says_so_and_is_replayed(sim):
     await scaled.until(12)
     records = [each for each in journal.records() if each.component == loop.NAME]
     answers = [answer async for _, answer in replay_all(journal, records, load_deciders())]
-    assert len(answers) >= 8
+    assert len(answers) >= 10
     assert [each for each in answers if not isinstance(each, Same)] == []
 
 
