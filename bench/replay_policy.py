@@ -3,14 +3,17 @@
 That is: open the bundle, check its integrity, decide each by the candidate, and run both policies forward.
 
 The bundle is made by _policy_bundle.py, which takes some minutes; it is kept in the directory for temporary files and
-used again. The candidate bounds skews more tightly and packs nodes, for one of three namespaces.
+used again until a source changes. The candidate bounds skews more tightly and packs nodes, for one of three namespaces.
 """
 
+import hashlib
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+import mainstay
+from bench import _policy_bundle
 from bench._policy_bundle import make_bundle
 from bench.measure import Figure, Stopwatch, main
 from mainstay.env import tasks
@@ -43,10 +46,18 @@ def measure(quick: bool) -> Iterable[Figure]:
 
 
 def _bundle(decisions: int) -> bytes:
-    path = Path(tempfile.gettempdir()) / f"mainstay-bench-{decisions}.bundle"
+    path = Path(tempfile.gettempdir()) / f"mainstay-bench-{decisions}-{_hash_sources()}.bundle"
     if not path.exists():
         path.write_bytes(make_bundle(decisions))
     return path.read_bytes()
+
+
+def _hash_sources() -> str:
+    """What the bundle depends on: the program that makes it, and everything that it runs."""
+    found = hashlib.blake2b(digest_size=8)
+    for path in (Path(_policy_bundle.__file__), *sorted(Path(mainstay.__file__).parent.rglob("*.py"))):
+        found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 async def _compare(content: bytes) -> PolicyComparison:

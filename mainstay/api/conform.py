@@ -108,10 +108,15 @@ class _Walker:
                 self._plain[name] = _PLAIN[field.type]
             self._checks[name] = _build_check(field, self._struct)
         # A struct that is empty is still there in Go; what may be absent and is not a struct is not.
-        self._kept = frozenset(name for name, field in fields.items() if field.keeps_zero or _is_struct(field))
+        kept = {name for name, field in fields.items() if field.keeps_zero or _is_struct(field)}
+        self._kept = frozenset(kept | _EMPTY_LISTS.get(self._message, frozenset()))
         self._is_made = True
 
 
+_EMPTY_LISTS: Final[Mapping[str, frozenset[str]]] = {
+    "k8s.io.api.autoscaling.v2.HPAScalingRules": frozenset({"policies"})
+}
+"""By message, the lists for which empty differs from absent: no policies means defaults, an empty list is refused."""
 _PLAIN: Final[Mapping[str, type]] = {"string": str, "bool": bool}
 _POD_SPEC: Final = "k8s.io.api.core.v1.PodSpec"
 

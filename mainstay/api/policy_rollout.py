@@ -1,4 +1,4 @@
-"""What a PolicyRollout says: its stages, its gate, and how far it is. Plain values, for whoever reads one.
+"""What a PolicyRollout says: its stages, its gate, and how far it is. Plain values, without clock or client.
 
     spec:
       policy: risk-v6

@@ -31,6 +31,9 @@ from typing import Final, NoReturn
 
 Send = Callable[[bytes], None]
 
+TOO_LONG: Final = "it took too long"
+"""How a copy ended that was killed because its time was over (`ChildEnded.how`)."""
+
 _HEAD: Final = struct.Struct("<I")
 _READ_BYTES: Final = 1 << 16
 _FAILED: Final = 70  # The exit status of a copy whose work has raised.
@@ -197,5 +200,5 @@ class Children:
         now = time.monotonic()
         for pipe, (child, until) in list(self._by_pipe.items()):
             if until is not None and until <= now:
-                child.kill("it took too long")
+                child.kill(TOO_LONG)
                 self._by_pipe[pipe] = (child, None)

@@ -5,7 +5,7 @@ not do it again when it is decided on again. A create that meets its own object,
 it for its own; a removal of what is gone is done. Only what the decision has seen is changed or removed: another object
 that has got the name meanwhile has another uid, and is a `Conflict`.
 
-A create that was done before, and whose object has gone since, is wanted anew: the decision has seen that it is not
+A create that was done before, and whose object has gone since, is wanted again: the decision has seen that it is not
 there. The server says only that it was done, so it is asked for the object; if that is gone, the create is sent again
 as another intent, which names what is gone. So a later repetition of either is recognised, too.
 """

@@ -8,7 +8,7 @@
                   generation. If that is not as the decision has seen it, nothing of the decision is carried out. Nor is
                   it while a watch that the view comes from is broken, because then the rest of the view is old, too
 
-There is no default for what changes or removes an object: whoever writes the decision must say it. Only a create has
+There is no default for what changes or removes an object: the author of the decision must say it. Only a create has
 one: its name keeps it from being done twice.
 
 `controller_loop.py` enforces it for controllers, `periodic.py` for loops that look at everything; loops of

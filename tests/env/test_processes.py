@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from mainstay.env.processes import ChildEnded, Children, Message, cores
+from mainstay.env.processes import TOO_LONG, ChildEnded, Children, Message, cores
 
 
 def heard_from(children: Children) -> list[Message | ChildEnded]:
@@ -124,7 +124,7 @@ def test_a_copy_that_takes_too_long_is_killed():
 
     with Children() as children:
         child = children.start(works_for_ever, at_most=timedelta(milliseconds=200))
-        assert heard_from(children) == [Message(child, b"begun"), ChildEnded(child, "it took too long")]
+        assert heard_from(children) == [Message(child, b"begun"), ChildEnded(child, TOO_LONG)]
 
 
 def test_leaving_the_block_ends_those_that_are_left():

@@ -148,3 +148,12 @@ def later(delay: timedelta, answer: Callable[[Request], Answer] = echo) -> Calla
         return answer(request)
 
     return handler
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def hear(failures: list[BaseException]) -> None:
+    """Let the loop's exception handler add to the fixture `failures`."""
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))

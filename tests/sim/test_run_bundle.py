@@ -6,12 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mainstay.env.processes import TOO_LONG
 from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.expected_state import ExpectedState
 from mainstay.sim.cluster.final_state import expect_end
 from mainstay.sim.cluster.world import World
 from mainstay.sim.run.bundle import BadRunBundle, RunBundle, can_be_kept
-from mainstay.sim.run.forks import TOO_LONG, LostFork, report_lost_fork, run_many
+from mainstay.sim.run.forks import LostFork, report_lost_fork, run_many
 from mainstay.sim.run.run import RunResult, RunVerdict, run
 from mainstay.sim.run.scenario import Scenario, Stage
 

@@ -15,6 +15,7 @@ from mainstay.scenarios import SCENARIOS
 from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.history import Event, FaultsHealed
 from mainstay.sim.cluster.world import World
+from mainstay.sim.run import forks
 from mainstay.sim.run.choices import Tape
 from mainstay.sim.run.forks import run_many
 from mainstay.sim.run.run import Booted, RunResult, RunVerdict, run
@@ -145,6 +146,14 @@ class Confused:
         raise AssertionError("the run goes on")
 
 
+class Spinning(Idle):
+    """Never yields to the loop, so that no limit of virtual time ends it."""
+
+    async def check(self) -> None:
+        while True:
+            pass
+
+
 class Vanishing(Idle):
     async def check(self) -> None:
         os._exit(3)
@@ -184,6 +193,13 @@ def test_a_scenario_that_does_not_boot_is_tried_once():
     results = list(run_many(a_scenario(NeverReady), range(100)))
 
     assert [result.verdict for result in results] == [RunVerdict.FAILED]
+
+
+def test_a_run_whose_process_never_answers_is_stuck(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(forks, "WALL_MAX", timedelta(milliseconds=200))
+    (result,) = run_many(a_scenario(Spinning), [1])
+
+    assert (result.verdict, result.problem) == (RunVerdict.STUCK, "the process of the run died: it took too long")
 
 
 def test_a_run_that_takes_its_process_with_it_is_a_failure_and_the_others_go_on():

@@ -53,7 +53,7 @@ def _default_v2(new: Object) -> None:
 def _default_rules(rules: Object, policies: list[tuple[str, int]], window_s: int | None) -> None:
     if not rules.get("selectPolicy"):
         rules["selectPolicy"] = "Max"
-    if not rules.get("policies"):
+    if rules.get("policies") is None:
         rules["policies"] = [{"type": kind, "value": value, "periodSeconds": 15} for kind, value in policies]
     if window_s is not None and rules.get("stabilizationWindowSeconds") is None:
         rules["stabilizationWindowSeconds"] = window_s
@@ -109,8 +109,8 @@ def _check_metric(metric: Object, path: str, causes: list[StatusCause]) -> None:
     if source is None:
         causes.append(required(f"{path}.{wanted}", "must populate information for the given metric source"))
         return
-    if wanted in ("resource", "containerResource") and not source.get("name"):
-        causes.append(required(f"{path}.{wanted}.name", "must specify a resource name"))
+    if wanted in ("resource", "containerResource"):
+        _check_resource_metric(source, f"{path}.{wanted}", causes)
     target = source.get("target") or {}
     if wanted == "pods":
         _check_pods_metric(source, f"{path}.pods", causes)
@@ -123,6 +123,21 @@ def _check_metric(metric: Object, path: str, causes: list[StatusCause]) -> None:
     if utilization is not None and utilization < 1:
         detail = "must be greater than 0"
         causes.append(invalid_value(f"{path}.{wanted}.target.averageUtilization", utilization, detail))
+
+
+def _check_resource_metric(source: Object, path: str, causes: list[StatusCause]) -> None:
+    if not source.get("name"):
+        causes.append(required(f"{path}.name", "must specify a resource name"))
+    if path.endswith(".containerResource") and not source.get("container"):
+        causes.append(required(f"{path}.container", "must specify a container"))
+    target = source.get("target") or {}
+    utilization, value = target.get("averageUtilization"), target.get("averageValue")
+    if utilization is None and value is None:
+        detail = "must set either a target raw value or a target utilization"
+        causes.append(required(f"{path}.target.averageUtilization", detail))
+    elif utilization is not None and value is not None:
+        detail = "may not set both a target raw value and a target utilization"
+        causes.append(forbidden_value(f"{path}.target.averageValue", detail))
 
 
 def _check_pods_metric(source: Object, path: str, causes: list[StatusCause]) -> None:
@@ -146,6 +161,8 @@ def _check_rules(rules: Object, path: str, causes: list[StatusCause]) -> None:
     check_not_negative(rules, "stabilizationWindowSeconds", path, causes)
     if rules.get("selectPolicy") not in ("Disabled", "Max", "Min"):
         causes.append(not_supported(f"{path}.selectPolicy", rules.get("selectPolicy"), ("Disabled", "Max", "Min")))
+    if not rules.get("policies"):
+        causes.append(required(f"{path}.policies", "must specify at least one Policy"))
     for number, policy in enumerate(rules.get("policies") or ()):
         here = f"{path}.policies[{number}]"
         if policy.get("type") not in ("Percent", "Pods"):

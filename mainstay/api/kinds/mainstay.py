@@ -306,7 +306,7 @@ _COMPONENT_STATE = _object((), component=_text)
 
 
 def _validator(
-    spec: Check, fixed: Sequence[str] = (), *, needs_spec: bool = True
+    name: KindName, spec: Check, fixed: Sequence[str] = (), *, needs_spec: bool = True
 ) -> Callable[[Object, Object | None], Sequence[StatusCause]]:
     def validate(new: Object, old: Object | None) -> Sequence[StatusCause]:
         causes: list[StatusCause] = []
@@ -320,7 +320,7 @@ def _validator(
             was = old.get("spec") or {}
             for field in fixed:
                 if new["spec"].get(field) != was.get(field):
-                    causes.append(forbidden_value(f"spec.{field}", "field is immutable"))
+                    causes.append(forbidden_value(f"spec.{field}", f"field is immutable; create another {name.kind}"))
         return causes
 
     return validate
@@ -332,6 +332,7 @@ def _validate_policy(new: Object, old: Object | None) -> Sequence[StatusCause]:
     causes = list(_PLACEMENT_VALID(new, old))
     if not causes:
         causes += _check_stage(new["spec"])
+        _check_lists(new["spec"], (old or {}).get("spec") or {}, "spec", causes)
     if old is None or causes or not _was_active(old):
         return causes
     spec, was = new["spec"], old.get("spec") or {}
@@ -345,12 +346,30 @@ def _validate_policy(new: Object, old: Object | None) -> Sequence[StatusCause]:
     return causes
 
 
+def _check_lists(spec: Mapping[str, Any], was: Mapping[str, Any], path: str, causes: list[StatusCause]) -> None:
+    """Refuse an empty list in a scope: it would read as "none", and means "all". One that was stored before this check
+    stays, or its policy could not be deactivated."""
+    for field in ("scope", "limit"):
+        value: Any = spec.get(field)
+        if value is None or value == was.get(field):
+            continue
+        if field == "limit":
+            _check_lists(value, {}, f"{path}.{field}", causes)
+            continue
+        for name in ("namespaces", "priorityClasses", "zones", "regions"):
+            if value.get(name) == []:
+                detail = "must not be empty: list what the scope selects, or remove the field to select all"
+                causes.append(invalid_value(f"{path}.{field}.{name}", [], detail))
+
+
 def _check_stage(spec: Mapping[str, Any]) -> list[StatusCause]:
     """How far a policy is rolled out."""
     causes = []
     for field in ("limit", "shadow"):
         if spec.get(field) is not None and spec.get("scope") is None:
-            causes.append(forbidden_value(f"spec.{field}", "the policy has no scope, and applies by name only"))
+            causes.append(
+                forbidden_value(f"spec.{field}", "the policy has no scope: add scope: {}, which selects all pods")
+            )
     if spec.get("shadow") is not None and spec.get("active"):
         causes.append(forbidden_value("spec.shadow", "the policy is active: remove shadow, or deactivate it"))
     return causes
@@ -371,7 +390,7 @@ def _prepare_policy(new: Object, old: Object | None) -> None:
         new["status"] = {**(new.get("status") or {}), "wasActive": True}
 
 
-_PLACEMENT_VALID = _validator(_PLACEMENT_POLICY)
+_PLACEMENT_VALID = _validator(kind_names.PLACEMENT_POLICIES, _PLACEMENT_POLICY)
 _ROLLED_OUT_BY = ("active", "limit", "shadow")
 
 
@@ -434,7 +453,7 @@ def _validate_reservation(new: Object, old: Object | None) -> Sequence[StatusCau
     return causes
 
 
-_RESERVATION_VALID = _validator(_RESERVATION, _RESERVATION_FIXED)
+_RESERVATION_VALID = _validator(kind_names.RESERVATIONS, _RESERVATION, _RESERVATION_FIXED)
 
 
 def _default_active(new: Object) -> None:
@@ -461,10 +480,12 @@ def _validate_rollout(new: Object, old: Object | None) -> Sequence[StatusCause]:
     causes = list(_ROLLOUT_VALID(new, old))
     if not causes:
         policy_rollout.check_rollout(new["spec"], causes)
+        for number, stage in enumerate(new["spec"].get("stages") or () if old is None else ()):
+            _check_lists(stage, {}, f"spec.stages[{number}]", causes)
     return causes
 
 
-_ROLLOUT_VALID = _validator(_POLICY_ROLLOUT, ("policy", "previous", "stages"))
+_ROLLOUT_VALID = _validator(kind_names.POLICY_ROLLOUTS, _POLICY_ROLLOUT, ("policy", "previous", "stages"))
 
 
 def _own(
@@ -493,10 +514,15 @@ RESERVATION = _own(
     selectable={"spec.nodeName": _place},
 )
 ZONE_QUOTA = _own(
-    kind_names.ZONE_QUOTAS, _validator(_ZONE_QUOTA, ("zone",)), _default_amounts("hard"), short_names=("zq",)
+    kind_names.ZONE_QUOTAS,
+    _validator(kind_names.ZONE_QUOTAS, _ZONE_QUOTA, ("zone",)),
+    _default_amounts("hard"),
+    short_names=("zq",),
 )
 PLACEMENT_POLICY = _own(kind_names.PLACEMENT_POLICIES, _validate_policy, _default_active, prepare=_prepare_policy)
 POLICY_ROLLOUT = _own(kind_names.POLICY_ROLLOUTS, _validate_rollout, _default_rollout)
-COMPONENT_STATE = _own(kind_names.COMPONENT_STATES, _validator(_COMPONENT_STATE, needs_spec=False))
+COMPONENT_STATE = _own(
+    kind_names.COMPONENT_STATES, _validator(kind_names.COMPONENT_STATES, _COMPONENT_STATE, needs_spec=False)
+)
 
 KINDS = (RESERVATION, ZONE_QUOTA, PLACEMENT_POLICY, POLICY_ROLLOUT, COMPONENT_STATE)

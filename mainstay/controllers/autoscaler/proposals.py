@@ -26,6 +26,8 @@ from mainstay.journal.record import micros
 CPU_INITIALIZATION: Final = timedelta(minutes=5)
 INITIAL_READINESS: Final = timedelta(seconds=30)
 """A pod that became unready within so long after its start has never been ready."""
+MISSING_REQUEST: Final = "missing request for"
+"""Begins what a failure says about a container without a request. `why` advises by it."""
 _CPU: Final = "cpu"
 _MILLI: Final = 10**6  # Billionths in a thousandth: upstream counts in these.
 _ONE: Final = Fraction(1)
@@ -192,7 +194,7 @@ def _read_requests(resource: str, container: str, pods: Iterable[Object]) -> dic
                 continue
             asked = ((each.get("resources") or {}).get("requests") or {}).get(resource)
             if asked is None:
-                raise ValueError(f"missing request for {resource} in container {each['name']} of pod {name}")
+                raise ValueError(f"{MISSING_REQUEST} {resource} in container {each['name']} of pod {name}")
             total += parse(asked).nano
         found[name] = total
     return found

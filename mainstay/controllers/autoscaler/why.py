@@ -14,6 +14,7 @@ from mainstay.api.kinds import BUILTIN
 from mainstay.api.pod_state import find_condition, is_leaving, parse_time_or_none
 from mainstay.controllers.autoscaler.debug import find_decisive
 from mainstay.controllers.autoscaler.limits import ScaleLimit
+from mainstay.controllers.autoscaler.proposals import MISSING_REQUEST
 from mainstay.explain.registry import WhyRoom
 from mainstay.explain.why.answer import Also, Verdict
 from mainstay.explain.why.case import Case
@@ -34,14 +35,26 @@ from mainstay.explain.why.removal import leaving
 
 _OURS: Final = frozenset(ScaleLimit)
 _CAUSES: Final = {
-    "FailedGetScale": Cause.INVALID,
     "FailedUpdateScale": Cause.CONTROLLER_FAILING,
     "InvalidSelector": Cause.INVALID,
     "InvalidMetricSourceType": Cause.INVALID,
+    "FailedGetObjectMetric": Cause.INVALID,
+    "FailedGetExternalMetric": Cause.INVALID,
     "AmbiguousSelector": Cause.FIGHTING_WRITERS,
     "ScalingDisabled": Cause.SCALED_TO_ZERO,
 }
 """By the reason of what failed; all others are metrics that cannot be had."""
+_SUPPORTED: Final = "Use a metric of type Resource, ContainerResource or Pods: others are not supported."
+_ADVICE: Final = {
+    "FailedGetObjectMetric": _SUPPORTED,
+    "FailedGetExternalMetric": _SUPPORTED,
+    "FailedGetPodsMetric": (
+        "Check that ready pods of its target serve the metric, and their annotations `prometheus.io/scrape`, "
+        "`prometheus.io/port` and `prometheus.io/path`."
+    ),
+}
+_SET_REQUESTS: Final = "Set the request in every container of the pods, also in sidecars."
+_GIVE_SCALE: Final = "Correct `spec.scaleTargetRef`: its kind must have the subresource scale."
 
 
 async def why_autoscaler(case: Case, autoscaler: Object) -> Finding:
@@ -61,12 +74,19 @@ async def why_autoscaler(case: Case, autoscaler: Object) -> Finding:
     evidence = said_by(autoscaler, said)
     if said.get("status") == "False" and said.get("type") != "ScalingLimited":
         text = f"{subject.words} does not scale {target} ({reason}): {message}"
+        cause, advice = _CAUSES.get(reason, Cause.METRICS_MISSING), _ADVICE.get(reason, "")
+        if reason == "FailedGetScale":
+            is_there = await _get_target(case, autoscaler) is not None
+            cause, advice = (Cause.INVALID, _GIVE_SCALE) if is_there else (Cause.REFERENCE_MISSING, "")
+        elif MISSING_REQUEST in str(said.get("message") or ""):
+            advice = _SET_REQUESTS
         return Finding(
-            cause=_CAUSES.get(reason, Cause.METRICS_MISSING),
+            cause=cause,
             sentence=sentence(text),
             verdict=Verdict.BLOCKED,
             since=since,
             chain=(broken("autoscaler", f"{reason}: {message}", evidence),),
+            advice=advice,
         )
     active = find_condition(autoscaler, "ScalingActive")
     links = (done("metrics", str((active or NOTHING).get("message") or ""), said_by(autoscaler, active)),)
@@ -90,16 +110,19 @@ async def why_autoscaler(case: Case, autoscaler: Object) -> Finding:
 
 async def _ask_target(case: Case, autoscaler: Object) -> Finding | None:
     """What the room of the target finds; None if it has all that it wants, or is not known."""
-    reference = autoscaler["spec"]["scaleTargetRef"]
-    kind = _find_kind(reference)
-    if kind is None:
-        return None
-    obj = await case.get(kind, reference["name"], autoscaler["metadata"]["namespace"])
-    analyse = case.rooms.analyser(kind.text)
+    kind, obj = _find_kind(autoscaler["spec"]["scaleTargetRef"]), await _get_target(case, autoscaler)
+    analyse = None if kind is None else case.rooms.analyser(kind.text)
     if obj is None or analyse is None:
         return None
     found = await analyse(case, obj)
     return None if found.verdict is Verdict.SATISFIED else found
+
+
+async def _get_target(case: Case, autoscaler: Object) -> Object | None:
+    """None: it does not exist, or is of a kind that users define."""
+    reference = autoscaler["spec"]["scaleTargetRef"]
+    kind = _find_kind(reference)
+    return None if kind is None else await case.get(kind, reference["name"], autoscaler["metadata"]["namespace"])
 
 
 def _find_kind(reference: Object) -> KindName | None:

@@ -54,7 +54,7 @@ class UnobservedSet:
 
 @dataclass(frozen=True, slots=True)
 class RolloutMemory:
-    """Recorded with the decision. A controller that begins anew sees each of them for the first time."""
+    """Recorded with the decision. A controller that starts sees each of them for the first time."""
 
     unobserved: tuple[UnobservedSet, ...] = ()
 

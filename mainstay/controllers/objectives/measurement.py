@@ -1,7 +1,7 @@
 """What was measured of a workload for its objectives, and how fast their budgets burn. Plain functions over values.
 
 All figures are about one template: the ReplicaSet of the target's present one. What an earlier template did is neither
-good nor bad news about this one, so with another set counting begins anew.
+good nor bad news about this one, so with another set counting starts again.
 
 *Times*: each pod counts once, when it has got as far as the objective says, or has not within its time. As long as it
 has not, it counts as late in every window: a rollout that is stuck does not become better by waiting. Only pods whose

@@ -37,7 +37,7 @@ async def why_objective(case: Case, slo: Object) -> Finding:
         text = f"{subject.words} measures nothing: {message}"
         link = broken("target", message, evidence)
         return Finding(
-            cause=Cause.INVALID, sentence=sentence(text), verdict=Verdict.BLOCKED, since=since, chain=(link,)
+            cause=Cause.REFERENCE_MISSING, sentence=sentence(text), verdict=Verdict.BLOCKED, since=since, chain=(link,)
         )
     if said.get("status") == "Unknown":
         text = f"{subject.words} cannot be judged yet: {message}"

@@ -430,9 +430,11 @@ def _decide_rolling_back(case: RolloutCase) -> Decision:
         return case.stall(RolloutReason.PREVIOUS_NOT_FOUND, text)
     write = plan_rollback(candidate, baseline)
     if write is None:
-        restored = "no policy is" if baseline is None else f"PlacementPolicy {baseline['metadata']['name']} is"
-        text = f"{restored} in force as before ({because})"
-        if is_lost:
-            text = f"no policy is in force: PlacementPolicy {case.status['previous']['name']} was deleted ({because})"
+        text = f"the candidate is inactive; there was no previous policy ({because})"
+        if baseline is not None:
+            text = f"PlacementPolicy {baseline['metadata']['name']} is in force as before ({because})"
+        elif is_lost:
+            name = case.status["previous"]["name"]
+            text = f"the candidate is inactive, and PlacementPolicy {name} was deleted or replaced ({because})"
         return case.say(RolloutPhase.ROLLED_BACK, RolloutReason.ROLLED_BACK, text, moves=False)
     return case.write(RolloutReason.ROLLING_BACK, write, because)

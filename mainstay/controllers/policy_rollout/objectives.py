@@ -3,7 +3,7 @@
 An objective counts for a stage if its target, a Deployment or a ReplicaSet, has created pods under the candidate since
 the stage took effect. What a burn may lead to is in the table of evidence (loop/evidence.py):
 
-- a budget that burns holds the gate, whoever is the cause;
+- a budget that burns holds the gate, whatever the cause;
 - one for which the table allows to roll back counts as a regression, if it began to burn after the stage took effect
   and no objective of a workload beside the candidate burns, too. Else the fault is probably elsewhere.
 

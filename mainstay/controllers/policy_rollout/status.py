@@ -10,12 +10,13 @@ A merge patch writes these fields, so that objects always have the same keys, an
 """
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.policy_rollout import RolloutPhase, RolloutReason
 from mainstay.controllers.policy_rollout.gate import GateSignals, GateVerdict, describe_stale
-from mainstay.controllers.policy_rollout.health import CohortFigures, describe_p
+from mainstay.controllers.policy_rollout.health import CohortFigures, CohortVerdict, describe_p
 from mainstay.loop.conditions import Condition, Truth
 
 PROGRESSING: Final = "Progressing"
@@ -23,10 +24,20 @@ FRESH: Final = "Fresh"
 HEALTHY: Final = "Healthy"
 COMPLETE: Final = "Complete"
 ROLLED_BACK: Final = "RolledBack"
-_UNKNOWN: Final = "NoStageInEffect"
 _AFTER_GATES: Final = frozenset(
     {RolloutPhase.FINISHING, RolloutPhase.COMPLETE, RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK}
 )
+
+
+class GateConditionReason(StrEnum):
+    """Of `Fresh` and `Healthy`, where RolloutReason has no word for it. Shown to users: only add."""
+
+    NO_STAGE_IN_EFFECT = "NoStageInEffect"
+    """There is nothing to judge: the rollout has not begun, or its next stage has not taken effect."""
+    ALL_OBSERVED = "AllObserved"
+    """Every component has observed the stage, and every signal is recent."""
+    NO_REGRESSION = "NoRegression"
+    """The pods under the candidate do no worse than the others."""
 
 
 def build_conditions(phase: RolloutPhase, reason: RolloutReason, message: str, *, moves: bool) -> list[Condition]:
@@ -44,17 +55,20 @@ def build_gate_conditions(phase: RolloutPhase, reason: RolloutReason, signals: G
     if signals is None:
         if reason is RolloutReason.PAUSED or phase in _AFTER_GATES:
             return []
-        return [Condition(FRESH, Truth.UNKNOWN, _UNKNOWN), Condition(HEALTHY, Truth.UNKNOWN, _UNKNOWN)]
-    stale, health = signals.stale, signals.health
-    fresh = Condition(FRESH, Truth.TRUE, "AllObserved", "every component has observed the stage")
+        return [Condition(kind, Truth.UNKNOWN, GateConditionReason.NO_STAGE_IN_EFFECT) for kind in (FRESH, HEALTHY)]
+    stale = signals.stale
+    fresh = Condition(FRESH, Truth.TRUE, GateConditionReason.ALL_OBSERVED, "every component has observed the stage")
     if stale:
         fresh = Condition(FRESH, Truth.FALSE, RolloutReason.SIGNALS_STALE, describe_stale(stale))
-    healthy = Condition(HEALTHY, Truth.TRUE, "NoRegression", "no signal regresses")
+    return [fresh, _judge_health(signals.health)]
+
+
+def _judge_health(health: CohortVerdict) -> Condition:
+    if health.is_healthy:
+        return Condition(HEALTHY, Truth.TRUE, GateConditionReason.NO_REGRESSION, "no signal regresses")
     if health.regressions:
-        healthy = Condition(HEALTHY, Truth.FALSE, RolloutReason.REGRESSION, "; ".join(health.regressions))
-    elif health.missing:
-        healthy = Condition(HEALTHY, Truth.UNKNOWN, RolloutReason.TOO_FEW_SAMPLES, health.missing)
-    return [fresh, healthy]
+        return Condition(HEALTHY, Truth.FALSE, RolloutReason.REGRESSION, "; ".join(health.regressions))
+    return Condition(HEALTHY, Truth.UNKNOWN, RolloutReason.TOO_FEW_SAMPLES, health.missing)
 
 
 def build_gate(signals: GateSignals, verdict: GateVerdict) -> Object:

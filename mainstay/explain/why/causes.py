@@ -50,6 +50,7 @@ class Cause(StrEnum):
     NAMESPACE_MISSING = "NamespaceMissing"
     NOTHING_SELECTED = "NothingSelected"
     NO_SUCH_OBJECT = "NoSuchObject"
+    REFERENCE_MISSING = "ReferenceMissing"
 
     # A user or a policy does not allow it.
     ADMISSION_REFUSED = "AdmissionRefused"
@@ -204,6 +205,11 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
             Cause.NO_SUCH_OBJECT,
             "The object does not exist, and the journal has no record of it.",
             "Check the type, the name and the namespace.",
+        ),
+        (
+            Cause.REFERENCE_MISSING,
+            "An object that this one refers to does not exist.",
+            "Create it, or correct the name in the reference.",
         ),
     ),
     **_all(
@@ -430,7 +436,7 @@ MEANINGS: Final[dict[Cause, Meaning]] = {
         (
             Cause.METRICS_MISSING,
             "An autoscaler does not get the metrics that it scales by.",
-            "Set requests in every container, and check with `kubectl top pods` what agents measure.",
+            "Check that pods of its target are ready, and what agents measure of them: `kubectl top pods`.",
         ),
         (
             Cause.EXPANSION_PAUSED,

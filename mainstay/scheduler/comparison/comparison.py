@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PODS
+from mainstay.env.invariants import BrokenInvariant
 from mainstay.explain.placements import is_placement
 from mainstay.explain.rebuild import RebuiltObjects
 from mainstay.explain.replay import CannotReplay, Same, Summary, compare
@@ -178,6 +179,8 @@ def decide_again(record: DecisionRecord, point: DecisionPoint) -> tuple[Decision
     subject = record.subject
     try:
         decision = point.decide(point.policy)
+    except BrokenInvariant:
+        raise  # What this process shares is wrong: no answer of the comparison could be relied on.
     except Exception as error:  # noqa: BLE001 - as the cycle does: a bug is part of what happened
         return None, Decided(outcome=Outcome(Ending.RETRY, _FAILED, f"{type(error).__name__}: {error}"))
     return decision, build_decided(decision, subject.namespace, subject.name, record.outcome.message)

@@ -1,5 +1,5 @@
 """Every placement of a journal with what its scheduler knew, in one pass: the columns are kept up to date change by
-change, as the scheduler's own are, and are not made anew for each decision.
+change, as the scheduler's own are, and are not rebuilt for each decision.
 
     async for record, found in fold_decisions(history, records):
         match found:

@@ -368,12 +368,13 @@ def _spread(view: PodView, about: Sequence[str], key: str, bound: str) -> str:
     domains = sorted({label(node, key) for node in view.nodes.values()} - {""})
     elsewhere = [each for each in domains if each not in here]
     word = key.rpartition("/")[2]
-    text = f"in {word} {listed(here)}, which has room, the pod would exceed {bound}"
+    where = f"{word} {here[0]}, which has" if len(here) == 1 else f"{word}s {listed(here)}, which have"
+    text = f"in {where} room, the pod would exceed {bound}"
     if elsewhere:
         others = [name for name in view.nodes if label(view.nodes[name], key) in elsewhere and name in view.against]
         reasons = sorted({short(each) for name in others for each in view.against[name]})
-        accept = "accepts" if len(elsewhere) == 1 else "accept"
-        text += f"; {word} {listed(elsewhere)} {accept} none ({listed(reasons)})"
+        accept = f"{word} {elsewhere[0]} accepts" if len(elsewhere) == 1 else f"{word}s {listed(elsewhere)} accept"
+        text += f"; {accept} none ({listed(reasons)})"
     return text
 
 

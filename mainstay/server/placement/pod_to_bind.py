@@ -19,6 +19,7 @@ import msgspec
 from mainstay.api.kind import Object
 from mainstay.api.memo import Memo
 from mainstay.api.pod_resources import count_requests, is_over, list_host_ports
+from mainstay.api.stages import SCHEDULING_RETRYING
 from mainstay.server.placement.ledger.charge import Charge, port_text
 from mainstay.server.placement.ledger.room import bears_cordon
 from mainstay.server.storage.stored import stored
@@ -28,7 +29,6 @@ OWN: Final = "mainstay.dev/"  # How annotations and labels begin that are not co
 
 # Within the metadata nothing else is called so and has a number: labels and annotations are texts.
 _GENERATION: Final = re.compile(rb'"generation":([0-9]+)')
-_RETRYING: Final = "SchedulingRetrying"  # See scheduler/report.py.
 _NODE_NAME: Final = b'"nodeName"'
 _NO_TEXTS: Final[dict[str, str]] = {}
 
@@ -135,7 +135,7 @@ def put_on(
 
 def _scheduled(status: Object, now: str, scheduled_at: str) -> Object:
     others = [
-        _settled(each, now) if each.get("type") == _RETRYING else each
+        _settled(each, now) if each.get("type") == SCHEDULING_RETRYING else each
         for each in status.get("conditions") or ()
         if each.get("type") != "PodScheduled"
     ]
@@ -148,7 +148,7 @@ def _scheduled(status: Object, now: str, scheduled_at: str) -> Object:
 def _settled(retrying: Object, now: str) -> Object:
     if retrying.get("status") != "True":
         return retrying
-    return {"type": _RETRYING, "status": "False", "reason": "Bound", "lastTransitionTime": now}
+    return {"type": SCHEDULING_RETRYING, "status": "False", "reason": "Bound", "lastTransitionTime": now}
 
 
 def _find_needs(parts: _Parts) -> _Needs:

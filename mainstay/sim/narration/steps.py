@@ -44,7 +44,7 @@ class NarratedStep:
 
 @dataclass(frozen=True, slots=True)
 class Narration:
-    """How a worked example is told."""
+    """A worked example: the steps that its text names, and the design that it warns of."""
 
     title: str
     requirement: str
@@ -55,7 +55,7 @@ class Narration:
     weakness: str
     """And what that does, in one line."""
     seed: int | None = None
-    """Of the run that is told unless another is asked for. None: the text itself, without any other fault."""
+    """Of the run that is printed unless the user asks for another. None: the text itself, without any other fault."""
 
 
 class NarratedFact(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from mainstay.env.processes import Child, ChildEnded, Children, Message, Send
+from mainstay.env.processes import TOO_LONG, Child, ChildEnded, Children, Message, Send
 from mainstay.sim.loop.trace import Trace
 from mainstay.sim.run.run import Booted, Patch, RunResult, RunVerdict
 from mainstay.sim.run.scenario import Scenario
@@ -28,8 +28,6 @@ from mainstay.sim.strategies.table import RANDOM
 
 WALL_MAX: Final = timedelta(minutes=2)  # Of a run. They take some tenths of a second.
 AHEAD_MAX: Final = 100  # How many results, for each job, may wait for a slow run before them.
-
-TOO_LONG: Final = "timed out"
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(RunResult).decode

@@ -59,6 +59,43 @@ def test_a_metric_of_pods_has_a_name_and_a_positive_average():
     ]
 
 
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({"averageUtilization": 50}, []),
+        ({"averageValue": "500m"}, []),
+        (
+            {"averageUtilization": 50, "averageValue": "500m"},
+            ["target.averageValue: Forbidden: may not set both a target raw value and a target utilization"],
+        ),
+        ({}, ["target.averageUtilization: Required value: must set either a target raw value or a target utilization"]),
+    ],
+    ids=["utilization", "value", "both", "neither"],
+)
+def test_a_metric_of_resources_has_either_a_value_or_a_utilization(target, said):
+    spec: Object = {"scaleTargetRef": {"kind": "Deployment", "name": "x"}, "maxReplicas": 3}
+    resource = {"name": "cpu", "target": {"type": "Utilization", **target}}
+    spec["metrics"] = [
+        {"type": "Resource", "resource": resource},
+        {"type": "ContainerResource", "containerResource": {**resource, "container": "main"}},
+    ]
+
+    expected = [f"spec.metrics[0].resource.{each}" for each in said]
+    expected += [f"spec.metrics[1].containerResource.{each}" for each in said]
+    assert wrong("autoscaling/v2", "HorizontalPodAutoscaler", {"spec": spec}) == expected
+
+
+def test_an_autoscaler_without_policies_gets_defaults_and_an_empty_list_of_them_is_refused():
+    def wrong_with(behavior: Object) -> list[str]:
+        spec = {"scaleTargetRef": {"kind": "Deployment", "name": "x"}, "maxReplicas": 3, "behavior": behavior}
+        return wrong("autoscaling/v2", "HorizontalPodAutoscaler", {"spec": spec})
+
+    needed = "Required value: must specify at least one Policy"
+    assert wrong_with({}) == wrong_with({"scaleUp": {}}) == wrong_with({"scaleDown": {"policies": None}}) == []
+    assert wrong_with({"scaleUp": {"policies": []}}) == [f"spec.behavior.scaleUp.policies: {needed}"]
+    assert wrong_with({"scaleDown": {"policies": []}}) == [f"spec.behavior.scaleDown.policies: {needed}"]
+
+
 def test_an_autoscaler_is_the_same_after_it_was_looked_at_in_the_old_version():
     kept = stored(
         kind_of("autoscaling/v2", "HorizontalPodAutoscaler"),
@@ -262,7 +299,7 @@ def test_a_reservation_may_be_prolonged_but_not_moved():
 
     assert wrong("mainstay.dev/v1", "Reservation", a_reservation(expiresAt="2026-01-02T00:00:00Z"), old) == []
     assert wrong("mainstay.dev/v1", "Reservation", a_reservation(nodeName="n2"), old) == [
-        "spec.nodeName: Forbidden: field is immutable"
+        "spec.nodeName: Forbidden: field is immutable; create another Reservation"
     ]
 
 

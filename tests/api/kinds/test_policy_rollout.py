@@ -46,6 +46,10 @@ def test_stages_are_shadow_then_a_scope_then_rising_shares_up_to_all(stages):
         ([{**CANARY, "holdSeconds": -1}, ALL], "spec.stages[0].holdSeconds: Invalid value: -1"),
         ([{**CANARY, "hold": 5}, ALL], "spec.stages[0].hold: Forbidden: unknown field"),
         ([{"name": "a", "scope": {"teams": ["x"]}}, ALL], "spec.stages[0].scope.teams: Forbidden: unknown field"),
+        (
+            [{"name": "a", "scope": {"zones": []}}, ALL],
+            "spec.stages[0].scope.zones: Invalid value: []: must not be empty",
+        ),
         ("all", "spec.stages: Invalid value"),
     ],
 )
@@ -84,5 +88,5 @@ def test_what_a_rollout_began_with_cannot_change_later(change):
 
     found = wrong(old, **{**old["spec"], **change})
 
-    assert found == [f"spec.{next(iter(change))}: Forbidden: field is immutable"]
+    assert found == [f"spec.{next(iter(change))}: Forbidden: field is immutable; create another PolicyRollout"]
     assert wrong(old, **old["spec"], paused=True, aborted=True, gate={"minSamples": 3}) == []

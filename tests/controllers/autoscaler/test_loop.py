@@ -17,7 +17,8 @@ from mainstay.explain.debug.builder import debug
 from mainstay.explain.debug.text import debug_text
 from mainstay.explain.moment import Moment
 from mainstay.explain.replay import Same, replay_all
-from mainstay.explain.why.causes import Cause
+from mainstay.explain.why.answer import WhyAnswer
+from mainstay.explain.why.causes import MEANINGS, Cause
 from mainstay.explain.why.dispatch import why
 from mainstay.registry import REGISTRY, load_deciders
 from mainstay.scenarios.autoscaler_and_lag import CORE, NAME, AutoscalerAndLag
@@ -44,6 +45,10 @@ class Scaled:
         self.world.know("tester")
         self.client = self.world.client_for("tester", self.world.sim.env("tester"))
         return self
+
+    async def ask(self, name: str) -> WhyAnswer:
+        assert self.world.journal is not None
+        return await why(await Moment.now(self.world.journal), REGISTRY, AUTOSCALERS, name, NAMESPACE)
 
     async def until(self, replicas: int) -> None:
         async with tasks.timeout(timedelta(minutes=5)):
@@ -121,6 +126,29 @@ async def test_a_missing_target_is_named_in_the_condition(sim):
     said = await scaled.until_said("AbleToScale", "FailedGetScale", "late")
 
     assert 'deployments.apps "late" not found' in json.dumps(said["status"]).replace('\\"', '"')
+    answer = await scaled.ask("late")
+    assert (answer.cause, answer.advice) == (Cause.REFERENCE_MISSING, MEANINGS[Cause.REFERENCE_MISSING].advice)
+
+
+async def test_the_advice_fits_the_metric_that_is_missing(sim):
+    scaled = await Scaled(sim).start()
+    wanted = {"metric": {"name": "mails"}, "target": {"type": "AverageValue", "averageValue": "1"}}
+    memory = {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 50}}
+    found = {}
+    for kind, metric in (("External", wanted), ("Pods", wanted), ("Resource", memory)):
+        metrics = [{"type": kind, kind.lower(): metric}]
+        await scaled.client.patch(AUTOSCALERS, NAME, NAMESPACE, {"spec": {"metrics": metrics}})
+        await scaled.until_said("ScalingActive", f"FailedGet{kind}Metric")
+        found[kind] = await scaled.ask(NAME)
+
+    assert {kind: answer.cause for kind, answer in found.items()} == {
+        "External": Cause.INVALID,
+        "Pods": Cause.METRICS_MISSING,
+        "Resource": Cause.METRICS_MISSING,
+    }
+    assert "others are not supported" in found["External"].advice
+    assert "prometheus.io/scrape" in found["Pods"].advice
+    assert "Set the request in every container" in found["Resource"].advice
 
 
 WIDGETS = KindName("example.com", "v1", "Widget", "widgets", True)

@@ -118,8 +118,21 @@ async def test_why_names_what_users_must_resolve(sim):
     await cluster.until(RolloutReason.CANDIDATE_NOT_FOUND)
     missing = await cluster.ask()
 
-    assert (missing.cause, missing.verdict) == (Cause.INVALID, Verdict.BLOCKED)
+    assert (missing.cause, missing.verdict) == (Cause.REFERENCE_MISSING, Verdict.BLOCKED)
     assert "PlacementPolicy risk-v9 not found" in missing.sentence
+    assert missing.advice.startswith("Create that PlacementPolicy; or delete this rollout")
+
+
+async def test_why_does_not_send_users_to_the_gate_of_a_rollout_that_they_aborted(sim):
+    cluster = await RolledOutCluster(sim).start()
+    await cluster.roll_out(GOOD)
+    await cluster.until(RolloutReason.SIGNALS_STALE)
+    await cluster.client.patch(POLICY_ROLLOUTS, NAME, "", {"spec": {"aborted": True}})
+    await cluster.until(RolloutReason.ROLLED_BACK)
+    answer = await cluster.ask()
+
+    assert answer.cause is Cause.POLICY_ROLLED_BACK
+    assert answer.advice.startswith("Nothing, if that is intended.")
 
 
 async def test_the_server_refuses_to_change_what_a_rollout_has_begun_with(sim):

@@ -36,7 +36,8 @@ async def test_an_objective_says_whether_its_budget_burns_and_what_is_wrong_with
     assert (bad.cause, bad.verdict) == (Cause.OBJECTIVE_MISSED, Verdict.WAITING)
     assert "3 of 3 pods late" in bad.sentence
     assert bad.also
-    assert (lost.cause, lost.verdict) == (Cause.INVALID, Verdict.BLOCKED)
+    assert (lost.cause, lost.verdict) == (Cause.REFERENCE_MISSING, Verdict.BLOCKED)
+    assert lost.advice == "Create it, or correct the name in the reference."
 
 
 async def test_a_rollout_whose_new_pods_burn_the_budget_stops_and_debug_shows_the_evidence(sim: Simulation):

@@ -109,6 +109,17 @@ def test_a_skew_that_a_policy_bounds_is_told_with_the_policy():
     )
 
 
+def test_a_skew_in_several_zones_is_reported_in_the_plural():
+    nodes = [a_node(zone, zone=zone, cpu="1" if zone in "cd" else "4") for zone in "abcd"]
+    taken = [a_pod(f"q-{zone}", cpu="1", node=zone) for zone in "cd"]
+    running = (*(a_pod(f"w-{zone}", owner="rs", cpu="1", node=zone) for zone in "ab"), *taken)
+    found = of(nodes, a_pod(owner="rs", cpu="1"), Policy("risk-v5", max_zone_skew=1), pods=running)
+    assert found.text == (
+        "in zones a and b, which have room, the pod would exceed maxZoneSkew 1 of PlacementPolicy risk-v5; "
+        "zones c and d accept none (insufficient cpu)"
+    )
+
+
 def test_a_port_is_told_with_who_has_it():
     port = ({"containerPort": 80, "hostPort": 8080},)
     found = of([a_node("n1")], a_pod(ports=port), pods=(a_pod("edge", ports=port, node="n1"),))

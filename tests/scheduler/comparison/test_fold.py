@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from mainstay.env import tasks
+from mainstay.env.invariants import BrokenInvariant
 from mainstay.explain.placements import is_placement
 from mainstay.explain.replay import Answer, CannotReplay, compare, replay_all
 from mainstay.journal.bundle import open_bundle, packed
@@ -14,7 +15,7 @@ from mainstay.journal.bundle_contents import gathered
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import moment
 from mainstay.scheduler.comparison.comparison import decide_again
-from mainstay.scheduler.comparison.fold import fold_decisions
+from mainstay.scheduler.comparison.fold import DecisionPoint, fold_decisions
 from mainstay.scheduler.comparison.history import load_history
 from mainstay.scheduler.why.placement import rests_on
 from tests.explain.agreement import DECIDERS, journal_of
@@ -82,3 +83,14 @@ def test_pods_whose_bindings_were_rejected_are_released_with_the_answer():
     assert len(rejected) > 1
     assert set(shapes(tasks.run(folded(journal))).values()) == {("Same", "")}
     assert shapes(tasks.run(folded(journal))) == shapes(tasks.run(one_by_one(journal)))
+
+
+def test_a_broken_invariant_stops_the_comparison_and_is_no_decision(monkeypatch: pytest.MonkeyPatch):
+    journal = record_rejections()
+
+    def fail(self: DecisionPoint, policy: object) -> None:
+        raise BrokenInvariant("columns equal the view", "node n1", "")
+
+    monkeypatch.setattr(DecisionPoint, "decide", fail)
+    with pytest.raises(BrokenInvariant):
+        tasks.run(folded(journal))
