@@ -98,6 +98,8 @@ DOORS: Final = {
     "server": "process store_choice",
     # Authentication, authorization, and the certificates and tokens they rest on.
     "server/auth": "authentication authorization certificates identities jwt kubeconfig tokens",
+    # Backups: all of a store at one revision in a file, and a store made from such a file.
+    "server/backup": "data_dir errors facts",
     # CustomResourceDefinitions: serve the kinds they define, keep their status, clean up after them.
     "server/crd": "definitions",
     # The journal of the cluster: collect decisions, serve them, and expose them as objects, spans and counts.
@@ -137,7 +139,7 @@ DOORS: Final = {
     # How a run is made to go wrong: one file for each way of choosing among the faults that a scenario allows.
     "sim/strategies": "table",
     # Revisions over bytes. Knows nothing of pods.
-    "store": "disk_log errors interface local local_watch log",
+    "store": "backup_format disk_log errors interface local local_watch log",
     # A store over etcd: any number of processes share one history.
     "store/etcd": "store",
     # Keep the processes of a cluster on one machine running: start, adopt, restart and stop them.
@@ -189,6 +191,8 @@ INNER_DOORS: Final = {
     "scheduler/scores": "allocation balance node_affinity parts room taints topology_spread",
     # Authentication, authorization, and the certificates and tokens they rest on.
     "server/auth": "authorizers cleanup_restriction handlers issuer node_authorizer node_index node_restriction",
+    # Backups: all of a store at one revision in a file, and a store made from such a file.
+    "server/backup": "pages",
     # The journal of the cluster: collect decisions, serve them, and expose them as objects, spans and counts.
     "server/decisions": "otlp refusals service write_notes",
     # Flow control: which request is handled next when there are too many.

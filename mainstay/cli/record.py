@@ -14,6 +14,7 @@ from mainstay.cli.durations import Duration
 from mainstay.cli.exits import Exit
 from mainstay.cli.journal_access import JournalChoice, OpenJournal, explain, explain_options
 from mainstay.cli.object_selection import namespace_option
+from mainstay.cli.sizes import render_bytes
 
 if TYPE_CHECKING:
     from mainstay.journal.bundle import Head
@@ -123,13 +124,9 @@ def _summarize(head: "Head", size: int) -> list[str]:
         return f"{moment(at):%Y-%m-%d %H:%M:%S}"
 
     lines = [
-        f"{shown(head.since)} to {shown(head.until)} UTC: revisions {head.begins} to {head.ends}, {_bytes(size)}",
+        f"{shown(head.since)} to {shown(head.until)} UTC: revisions {head.begins} to {head.ends}, {render_bytes(size)}",
     ]
     if head.about:
         lines.append(f"only decisions about {', '.join(head.about)}, its owners and its dependents")
     lines.append(f"left out: {', '.join(head.redactions)}")
     return lines
-
-
-def _bytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"

@@ -1,4 +1,4 @@
-"""A number of bytes as an option: `2GiB`, `500Mi`, `1G`."""
+"""A number of bytes: as an option (`2GiB`, `500Mi`, `1G`), and as it is shown (`3.1 MB`)."""
 
 import click
 
@@ -18,3 +18,7 @@ class Bytes(click.ParamType[int]):
         if size <= 0:
             self.fail(f"{value!r} must be more than 0", param, ctx)
         return size
+
+
+def render_bytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"

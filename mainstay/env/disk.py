@@ -78,6 +78,13 @@ def read_bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def read_pieces(path: Path, piece_bytes: int) -> Iterator[bytes]:
+    """The same for one that is too large to be held in memory. Raises `OSError`. Blocks."""
+    with path.open("rb") as file:
+        while piece := file.read(piece_bytes):
+            yield piece
+
+
 def make_directory(path: Path) -> None:
     """Also those above it; nothing happens if it is there."""
     path.mkdir(parents=True, exist_ok=True)
@@ -88,6 +95,36 @@ def replace_bytes(path: Path, data: bytes) -> None:
     beside = path.with_name(f".{path.name}.new")
     beside.write_bytes(data)
     beside.replace(path)
+
+
+class PendingFile:
+    """A file that the user named, while it is written: it gets its name when all of it is there and synced. Only its
+    owner can read it. Raises `DiskFull`, `OSError`. Blocks."""
+
+    def __init__(self, path: Path) -> None:
+        self._disk = SystemDisk(path.parent)
+        self._name = path.name
+        self._pending = f".{path.name}.{os.getpid()}.partial"
+        self._disk.append(self._pending, b"")
+
+    def write(self, data: bytes) -> None:
+        self._disk.append(self._pending, data)
+
+    def commit(self) -> None:
+        """Make it durable, in the place of what had its name."""
+        self._disk.sync(self._pending)
+        self._disk.rename(self._pending, self._name)
+
+    def discard(self) -> None:
+        """Remove it, unless it was committed."""
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.remove(self._pending)
+        self._disk.close()
+
+
+def exists(path: Path) -> bool:
+    """Whether there is anything by that name. Blocks."""
+    return path.exists()
 
 
 def files_below(path: Path, *, deep: bool) -> list[Path] | None:

@@ -58,3 +58,39 @@ def read(data: bytes, start: int) -> Iterator[tuple[bytes, int]]:
             return  # The last write before a crash, cut short.
         yield content, end
         start = end
+
+
+class FrameReader:
+    """Reads frames as their bytes come, for a stream or a file that is not held in memory. A frame that is not as it
+    was written is `Damaged` wherever it is: nothing here was cut short by a crash."""
+
+    def __init__(self, content_bytes_max: int, start: int = 0) -> None:
+        """`start` is where the first frame is in its file, for messages."""
+        self._content_bytes_max = content_bytes_max
+        self._waiting = bytearray()
+        self._at = start
+
+    @property
+    def unread(self) -> int:
+        """How many bytes of an unfinished frame there are."""
+        return len(self._waiting)
+
+    def feed(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The frames that are whole now, each as it is in the file, and its content. Raises `Damaged`."""
+        self._waiting += data
+        while len(self._waiting) >= HEAD_BYTES:
+            header = bytes(self._waiting[: _HEADER.size])
+            length, expected = _HEADER.unpack(header)
+            is_whole = _HEADER_CHECKSUM.unpack_from(self._waiting, _HEADER.size) == (zlib.crc32(header),)
+            if not is_whole or length > self._content_bytes_max:
+                raise Damaged(f"the head of the frame at byte {self._at} is damaged", self._at, None)
+            end = HEAD_BYTES + length
+            if len(self._waiting) < end:
+                return
+            whole = bytes(self._waiting[:end])
+            content = whole[HEAD_BYTES:]
+            if zlib.crc32(content) != expected:
+                raise Damaged(f"the frame at byte {self._at} is damaged", self._at, self._at + end)
+            del self._waiting[:end]
+            self._at += end
+            yield whole, content

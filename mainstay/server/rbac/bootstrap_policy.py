@@ -149,6 +149,8 @@ _CLUSTER_ROLES: Final = {
         get path /journal/*
         read mainstay.dev decisions
     """,
+    # For nightly backups. A backup has everything, the values of Secrets too.
+    "system:mainstay:backup": "get path /mainstay/backup",
     _SCHEDULER: """
         read core nodes pods
         get core nodes/ghosts

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from mainstay.api.store_pages import PREFIX as STORE_PREFIX
 from mainstay.env import Env
 from mainstay.env.health import Health, find_current
+from mainstay.journal import wire
 from mainstay.server.auth.authentication import Authenticator
+from mainstay.server.backup.pages import StorePages
 from mainstay.server.decisions.service import DecisionService
 from mainstay.server.flow.control import FlowControl, FlowLimits
 from mainstay.server.rbac.access_control import AccessControl
@@ -59,7 +62,9 @@ def build_pipeline(
     resources = ResourceRoute(registry, handlers, access, store, env.clock, decisions.notes, large)
     health = options.health or find_current() or Health(env.clock)
     discovery = authenticator.discovery
-    router = build_router(registry, resources, decisions.pages, metrics, authorizers, health, large.worker, discovery)
+    store_pages = StorePages(store, env.clock, authorizers, large.worker)
+    pages = ((wire.PATH, decisions.pages), (STORE_PREFIX, store_pages))
+    router = build_router(registry, resources, pages, metrics, authorizers, health, large.worker, discovery)
     flow = FlowControl(env.clock, FlowLimits(options.seats), partial(_count_objects, store), metrics)
     chain = RequestChain(router, authenticator, authorizers, flow, options.before)
     return Observer(chain.run, env, authenticator, metrics, flow, options.audit, decisions.refusals)

@@ -4,6 +4,7 @@
 /healthz/CHECK, and so on, /metrics     as authorized, by path
 /openid/v1/jwks, /.well-known/…         auth/issuer.py: as authorized, by path
 /journal/…                              decisions/pages.py
+/mainstay/…                             backup/pages.py
 /api/V/…, /apis/G/V/…                   resources.py: as authorized, by verb and kind
 all others                              discovery: as authorized, by path
 """
@@ -14,7 +15,6 @@ from mainstay.env import tasks
 from mainstay.env.health import Health
 from mainstay.http.health_pages import HEALTH_PATHS, answer_health
 from mainstay.http.messages import Answer, Request, Response
-from mainstay.journal import wire
 from mainstay.server.auth.authorization import Authorizers
 from mainstay.server.auth.issuer import CONFIGURATION_PATH, KEYS_PATH, IssuerDiscovery
 from mainstay.server.request.answers import answer_json
@@ -27,14 +27,14 @@ from mainstay.server.request.served_kinds import Registry
 def build_router(
     registry: Registry,
     resources: Route,
-    journal: Route,
+    prefixes: Sequence[tuple[str, Route]],
     metrics: Metrics,
     authorizers: Authorizers,
     health: Health,
     worker: tasks.Worker,
     issuer: IssuerDiscovery | None = None,
 ) -> Router:
-    """`worker` does what takes long."""
+    """`prefixes` are the pages of other rooms, by how their paths begin. `worker` does what takes long."""
 
     async def show_metrics(request: Request) -> Answer:
         return Response(200, await worker.run(metrics.prepare()), CONTENT_TYPE)
@@ -54,7 +54,7 @@ def build_router(
         resources,
         pages=pages,
         prefixes=(
-            (wire.PATH, journal),
+            *prefixes,
             *((f"{path}/", PageRoute(show_health, authorizers)) for path in HEALTH_PATHS),
         ),
         rest=PageRoute(Discovery(registry).page, authorizers),

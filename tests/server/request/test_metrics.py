@@ -224,7 +224,7 @@ def pages(metrics: Metrics) -> Handle:
     authorizers = some_authorizers()
     nothing = PageRoute(lambda request: Response(404), authorizers)
     health, worker = Health(SystemClock()), tasks.Worker("pages")
-    router = build_router(Registry(()), nothing, nothing, metrics, authorizers, health, worker)
+    router = build_router(Registry(()), nothing, (), metrics, authorizers, health, worker)
     return RequestChain(router, AUTHENTICATOR, authorizers, some_flow(metrics)).run
 
 
