@@ -18,6 +18,7 @@ from mainstay.env.disk import Disk, DiskFull, Locked
 from mainstay.env.tasks import Worker
 from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreInUse
 from mainstay.store.log import LogPosition, LogRow, Recovered, decode_row, encode_row, require_complete
+from mainstay.store.sealer import PLAIN, Sealer
 
 FILE: Final = "log"
 NEW_FILE: Final = "log.new"
@@ -39,8 +40,9 @@ _decoder = msgspec.msgpack.Decoder(_Frame)
 class DiskLog:
     """Implements `Log` (log.py)."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, sealer: Sealer = PLAIN) -> None:
         self._disk = disk
+        self._sealer = sealer
         self._worker = Worker("disk log")
         self._size = 0
         """Of the file, up to the end of its last whole frame."""
@@ -55,12 +57,12 @@ class DiskLog:
 
     async def append(self, rows: Sequence[LogRow]) -> None:
         self._position.check_append(rows)
-        await self._worker.run(self._append, _frame(0, rows))
+        await self._worker.run(self._append, _frame(0, rows, self._sealer))
         self._position.newest = rows[-1].revision
 
     async def compact(self, compacted: int, rows: Sequence[LogRow]) -> None:
         self._position.check_compaction(compacted, rows)
-        await self._worker.run(self._append, _frame(compacted, rows))
+        await self._worker.run(self._append, _frame(compacted, rows, self._sealer))
         self._position.compacted = compacted
 
     async def close(self) -> None:
@@ -107,7 +109,7 @@ class DiskLog:
             # It only saves room: a disk without any must not keep the log from being opened.
             with contextlib.suppress(StorageFull):
                 self._rewrite(compacted, rows)
-        return Recovered(compacted, [decode_row(revision, rows[revision]) for revision in revisions])
+        return Recovered(compacted, [decode_row(revision, rows[revision], self._sealer) for revision in revisions])
 
     def _rewrite(self, compacted: int, rows: dict[int, bytes]) -> None:
         if NEW_FILE in self._disk.names():
@@ -145,8 +147,9 @@ class DiskLog:
             raise OutcomeUnknown(f"the log could not be cut back: {error}") from error
 
 
-def _frame(compacted: int, rows: Sequence[LogRow]) -> bytes:
-    return _encode(_Frame(compacted, [(row.revision, encode_row(row) if row.writes else b"") for row in rows]))
+def _frame(compacted: int, rows: Sequence[LogRow], sealer: Sealer) -> bytes:
+    encoded = [(row.revision, encode_row(row, sealer) if row.writes else b"") for row in rows]
+    return _encode(_Frame(compacted, encoded))
 
 
 def _encode(frame: _Frame) -> bytes:

@@ -52,6 +52,14 @@ class Corrupt(StoreError):
     """What is on disk is not what was written there, or is not ours. Restore it from a backup; nothing was changed."""
 
 
+class UnknownEncryptionKey(StoreError):
+    """A value is sealed with a key that this process was not given. Give it that key; nothing was changed."""
+
+    def __init__(self, text: str, key_id: str) -> None:
+        super().__init__(text)
+        self.key_id = key_id
+
+
 class StoreInUse(StoreError):
     """Another process has this data directory open. Stop that one, or use another directory."""
 

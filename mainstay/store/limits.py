@@ -13,6 +13,7 @@ from mainstay.store.interface import (
     Put,
     Write,
 )
+from mainstay.store.sealer import MAGIC as SEALED
 
 
 def require_key(key: str) -> int:
@@ -71,6 +72,8 @@ def require_transaction(checks: Sequence[Check], writes: Sequence[Write]) -> Non
         if isinstance(write, Put):
             if type(write.value) is not bytes:
                 raise InvalidStoreRequest(f"the value of {write.key!r} is bytes, not {type(write.value).__name__}")
+            if write.value.startswith(SEALED):
+                raise InvalidStoreRequest(f"the value of {write.key!r} begins like a sealed one: it cannot be stored")
             size += len(write.value)
     if size > TRANSACTION_BYTES_MAX:
         raise TransactionTooLarge(f"the transaction has {size} bytes: at most {TRANSACTION_BYTES_MAX} are allowed")

@@ -17,6 +17,7 @@ import msgspec
 from mainstay.env.invariants import broken
 from mainstay.store.errors import Corrupt
 from mainstay.store.interface import FIRST_REVISION, Entry
+from mainstay.store.sealer import PLAIN, Sealer
 
 
 class DeletedVersion(msgspec.Struct, frozen=True, gc=False):
@@ -108,10 +109,11 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[tuple[str, int, int, bytes]])
 
 
-def encode_row(row: LogRow) -> bytes:
+def encode_row(row: LogRow, sealer: Sealer = PLAIN) -> bytes:
+    """What is written down of a row, its values sealed."""
     return _encoder.encode(
         [
-            (write.key, write.created, write.version, write.value)
+            (write.key, write.created, write.version, sealer.seal(write.key, write.value))
             if isinstance(write, Entry)
             else (write.key, 0, 0, b"")
             for write in row.writes
@@ -119,8 +121,8 @@ def encode_row(row: LogRow) -> bytes:
     )
 
 
-def decode_row(revision: int, data: bytes) -> LogRow:
-    """Raises `Corrupt` if this is not something that `encode_row` made."""
+def decode_row(revision: int, data: bytes, sealer: Sealer = PLAIN) -> LogRow:
+    """Raises `Corrupt` if this is not something that `encode_row` made, `UnknownEncryptionKey`."""
     try:
         stored = _decoder.decode(data)
     except msgspec.MsgspecError as error:
@@ -128,7 +130,9 @@ def decode_row(revision: int, data: bytes) -> LogRow:
     return LogRow(
         revision,
         tuple(
-            Entry(key, value, created, revision, version) if version else DeletedVersion(key, revision)
+            Entry(key, sealer.unseal(key, value), created, revision, version)
+            if version
+            else DeletedVersion(key, revision)
             for key, created, version, value in stored
         ),
     )

@@ -20,6 +20,7 @@ from mainstay.env.disk import Locked, SystemDisk
 from mainstay.env.tasks import Worker
 from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreError, StoreInUse, StoreUnavailable
 from mainstay.store.log import LogPosition, LogRow, Recovered, checksum, decode_row, encode_row, require_complete
+from mainstay.store.sealer import PLAIN, Sealer
 
 DATABASE: Final = "store.db"
 LOCK: Final = "store.lock"
@@ -40,8 +41,9 @@ _log = logging.getLogger(__name__)
 class SqliteLog:
     """Implements `Log` (log.py) in a directory of its own. `size_bytes_max` is where it says `StorageFull`."""
 
-    def __init__(self, disk: SystemDisk, *, size_bytes_max: int = SIZE_BYTES_MAX) -> None:
+    def __init__(self, disk: SystemDisk, *, size_bytes_max: int = SIZE_BYTES_MAX, sealer: Sealer = PLAIN) -> None:
         self._disk = disk
+        self._sealer = sealer
         self._path = disk.root / DATABASE
         self._size_bytes_max = size_bytes_max
         self._worker = Worker("sqlite log")
@@ -124,7 +126,7 @@ class SqliteLog:
             # In a damaged file, what is read may not even be bytes.
             if type(writes) is not bytes or found != checksum(revision, writes):
                 raise Corrupt(f"the row of revision {revision} does not match its checksum")
-            rows.append(decode_row(revision, writes))
+            rows.append(decode_row(revision, writes, self._sealer))
         require_complete(compacted, [row.revision for row in rows])
         return Recovered(compacted, rows)
 
@@ -145,7 +147,7 @@ class SqliteLog:
     def _append(self, rows: Sequence[LogRow]) -> None:
         parameters: list[int | bytes] = []
         for row in rows:
-            writes = encode_row(row)
+            writes = encode_row(row, self._sealer)
             parameters += (row.revision, checksum(row.revision, writes), writes)
         self._execute("INSERT INTO rows VALUES " + ",".join(["(?,?,?)"] * len(rows)), parameters)
 
@@ -155,7 +157,7 @@ class SqliteLog:
             self._execute("UPDATE mark SET compacted = ?, checksum = ?", (compacted, checksum(compacted, _MARK)))
             for row in rows:
                 if row.writes:
-                    writes = encode_row(row)
+                    writes = encode_row(row, self._sealer)
                     values = (checksum(row.revision, writes), writes, row.revision)
                     self._execute("UPDATE rows SET checksum = ?, writes = ? WHERE revision = ?", values)
                 else:

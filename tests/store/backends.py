@@ -1,5 +1,6 @@
 """The stores that the shared suites run on, each opened in the same way."""
 
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from mainstay.store.disk_log import DiskLog
 from mainstay.store.etcd import EtcdStore, open_etcd
 from mainstay.store.interface import Store
 from mainstay.store.local import LocalStore
+from mainstay.store.sealer import PLAIN, EncryptionKey, KeyRing, Sealer
 from mainstay.store.sqlite_log import SqliteLog
 from tests.requirements import needs
 from tests.store.etcd_process import shared_etcd, unique_prefix
@@ -25,6 +27,9 @@ BACKENDS = [
     "sqlite",
     "disk-log",
     "fake-etcd",
+    "sqlite-sealed",
+    "disk-log-sealed",
+    "fake-etcd-sealed",
     pytest.param("sqlite-threads", marks=pytest.mark.real_loop),
     pytest.param("etcd", marks=[pytest.mark.real_loop, needs("etcd")]),
 ]
@@ -56,12 +61,14 @@ def _opener(name: str, directory: Path) -> Callable[[], Awaitable[Store]]:
             return open_memory
         case "sqlite" | "sqlite-threads":
             return lambda: LocalStore.open(SqliteLog(SystemDisk(directory)))
-        case "disk-log":
+        case "sqlite-sealed":
+            return lambda: LocalStore.open(SqliteLog(SystemDisk(directory), sealer=a_key_ring()))
+        case "disk-log" | "disk-log-sealed":
             disk = SimDisk(Choices(), "disk")
-            return lambda: LocalStore.open(DiskLog(disk))
-        case "fake-etcd":
+            return lambda: LocalStore.open(DiskLog(disk, a_key_ring() if name == "disk-log-sealed" else PLAIN))
+        case "fake-etcd" | "fake-etcd-sealed":
             fake = FakeEtcd()
-            return lambda: _open_fake(fake)
+            return lambda: _open_fake(fake, a_key_ring() if name == "fake-etcd-sealed" else PLAIN)
         case "etcd":
             prefix = unique_prefix()
             return lambda: open_etcd([shared_etcd().endpoint], prefix, chance=Chance(b"test"))
@@ -69,5 +76,14 @@ def _opener(name: str, directory: Path) -> Callable[[], Awaitable[Store]]:
             raise ValueError(f"no store is called {name!r}")
 
 
-async def _open_fake(fake: FakeEtcd) -> Store:
-    return EtcdStore(fake.client(), "/mainstay/", chance=Chance(b"test"))
+async def _open_fake(fake: FakeEtcd, sealer: Sealer) -> Store:
+    return EtcdStore(fake.client(), "/mainstay/", chance=Chance(b"test"), sealer=sealer)
+
+
+def a_key(key_id: str) -> EncryptionKey:
+    """The same one for the same id."""
+    return EncryptionKey(key_id, hashlib.sha256(key_id.encode()).digest())
+
+
+def a_key_ring(*key_ids: str, prefixes: tuple[str, ...] = ("",)) -> KeyRing:
+    return KeyRing([a_key(each) for each in key_ids or ("first",)], prefixes)

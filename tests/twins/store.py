@@ -80,7 +80,8 @@ def writes_each_row_in_a_frame_of_its_own(patch: pytest.MonkeyPatch) -> None:
     async def append(self: DiskLog, rows: Sequence[LogRow]) -> None:
         for row in rows:
             for count in range(1, len(row.writes) + 1):
-                await self._worker.run(self._append, disk_log._frame(0, [LogRow(row.revision, row.writes[:count])]))
+                part = LogRow(row.revision, row.writes[:count])
+                await self._worker.run(self._append, disk_log._frame(0, [part], self._sealer))
 
     patch.setattr(DiskLog, "append", append)
 

@@ -43,7 +43,6 @@ from mainstay.store.etcd.kv import (
     NoAnswer,
     NoSpace,
     Operation,
-    PutKey,
     RevisionCompacted,
     TooManyRequests,
     TxnResult,
@@ -63,6 +62,7 @@ from mainstay.store.interface import (
     Write,
 )
 from mainstay.store.limits import require_key, require_prefix, require_range, require_revision, require_transaction
+from mainstay.store.sealer import PLAIN, Sealer
 
 DEFAULT_PREFIX: Final = "/mainstay/"
 OPEN_LIMIT: Final = timedelta(seconds=3)
@@ -82,9 +82,9 @@ class EtcdStore:
     memory: Final = None  # Its state is in other processes,
     local: Final = None  # which other servers write as well.
 
-    def __init__(self, kv: EtcdKv, prefix: str = DEFAULT_PREFIX, *, chance: Chance) -> None:
+    def __init__(self, kv: EtcdKv, prefix: str = DEFAULT_PREFIX, *, chance: Chance, sealer: Sealer = PLAIN) -> None:
         self._kv = kv
-        self._keyspace = Keyspace(prefix)
+        self._keyspace = Keyspace(prefix, sealer)
         self._jitter = chance.stream("etcd", prefix)
         self._reads = EtcdReader(kv, self._keyspace.root, self._jitter)
         self._holds = RevisionHolds()
@@ -150,7 +150,7 @@ class EtcdStore:
         encode = self._keyspace.encode
         compares = [Compare(encode(check.key), check.revision) for check in checks]
         operations: list[Operation] = [
-            PutKey(encode(write.key), write.value) if isinstance(write, Put) else DeleteKey(encode(write.key))
+            self._keyspace.put(write.key, write.value) if isinstance(write, Put) else DeleteKey(encode(write.key))
             for write in writes
         ]
         seen = self._reads.seen
