@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mainstay.api.errors import StatusError, StatusReason, bad_request
+from mainstay.api.errors import StatusError, StatusReason, bad_request, quoted
 from mainstay.api.json_values import DEPTH_MAX, copied, name_json_type, same, too_deep
 from mainstay.api.kind import Object
 
@@ -20,15 +20,25 @@ COPIED_MAX: Final = (
     3 * 1024 * 1024
 )  # Of values and characters in all. Copying a thing into itself doubles it every time.
 
+_MISSING: Final = "the path does not exist"
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 
 
-class PatchTestFailed(StatusError):
+class PatchRejected(StatusError):
+    """The patch cannot be carried out. `problem` says why, with the operation; Kubernetes does not tell clients."""
+
+    def __init__(self, problem: str) -> None:
+        text = "the server rejected our request due to an error in our request"
+        super().__init__(422, StatusReason.INVALID, text, {})
+        self.problem = problem
+
+
+class PatchTestFailed(PatchRejected):
     """A `test` of the patch was not met."""
 
 
 class _Impossible(Exception):
-    """The operation cannot be carried out."""
+    """The operation cannot be carried out; the text says why."""
 
 
 class _Unmet(_Impossible):
@@ -61,22 +71,16 @@ def json_patch(original: Object, patch: Any) -> Object:
         )
     for each in patch or ():
         _check_types(each)
-    try:
-        document = _Document(copied(original))
-        for each in patch or ():
+    document = _Document(copied(original))
+    for each in patch or ():
+        try:
             document.apply(_read(each))
-    except _Unmet:
-        error = rejected()
-        raise PatchTestFailed(error.code, error.reason, error.message, error.details) from None
-    except _Impossible:
-        raise rejected() from None
+        except _Impossible as error:
+            rejected = PatchTestFailed if isinstance(error, _Unmet) else PatchRejected
+            raise rejected(f"JSON patch: {each.get('op')} {quoted(each.get('path') or '')}: {error}") from None
     if not isinstance(document.root, dict):
-        raise rejected()
+        raise PatchRejected("JSON patch: the result must be an object")
     return document.root
-
-
-def rejected() -> StatusError:
-    return StatusError(422, StatusReason.INVALID, "the server rejected our request due to an error in our request", {})
 
 
 def _undecodable(found: Any, wanted: str) -> StatusError:
@@ -99,12 +103,12 @@ def _read(operation: Object) -> _Operation:
     kind = operation.get("op")
     path = operation.get("path")
     if kind not in ("add", "remove", "replace", "move", "copy", "test") or path is None:
-        raise _Impossible
+        raise _Impossible("op must be add, remove, replace, move, copy or test, and path must be set")
     source = operation.get("from")
     if source is None and kind in ("move", "copy"):
-        raise _Impossible
+        raise _Impossible("from must be set")
     if "value" not in operation and kind in ("add", "replace"):
-        raise _Impossible
+        raise _Impossible("value must be set")
     return _Operation(kind, _pointer(path), _pointer(source or ""), operation.get("value"), "value" in operation)
 
 
@@ -113,7 +117,7 @@ def _pointer(text: str) -> tuple[str, ...]:
     if not text:
         return ()
     if not text.startswith("/"):
-        raise _Impossible
+        raise _Impossible("a path must begin with /")
     # In this order: `~01` is `~1`.
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/"))
 
@@ -140,7 +144,7 @@ class _Document:
                 value = copied(self._get(operation.source), len(operation.path))
                 self._copied += _size(value)
                 if self._copied > COPIED_MAX:
-                    raise _Impossible
+                    raise _Impossible("the patch copies too much")
                 self._add(operation.path, value)
             case "test":
                 self._test(operation)
@@ -150,7 +154,7 @@ class _Document:
         if source == target:
             return
         if target[: len(source)] == source:
-            raise _Impossible  # Nothing can be moved into itself.
+            raise _Impossible("a value cannot be moved into itself")
         self._remove(source)
         self._add(target, copied(value, len(target)))
 
@@ -159,22 +163,22 @@ class _Document:
             parent = self._get(operation.path[:-1])
             if isinstance(parent, dict):
                 if parent.get(operation.path[-1]) is not None:
-                    raise _Unmet
+                    raise _Unmet("the value is another one")
                 return
         if not same(self._get(operation.path), operation.value):
-            raise _Unmet
+            raise _Unmet("the value is another one")
 
     def _get(self, path: tuple[str, ...]) -> Any:
         found = self.root
         for step in path:
             if isinstance(found, dict):
                 if step not in found:
-                    raise _Impossible
+                    raise _Impossible(_MISSING)
                 found = found[step]
             elif isinstance(found, list):
                 found = found[_index(step, len(found) - 1)]
             else:
-                raise _Impossible
+                raise _Impossible(_MISSING)
         return found
 
     def _add(self, path: tuple[str, ...], value: Any) -> None:
@@ -189,7 +193,7 @@ class _Document:
         elif isinstance(parent, dict):
             parent[path[-1]] = value
         else:
-            raise _Impossible
+            raise _Impossible(_MISSING)
 
     def _put(self, path: tuple[str, ...], value: Any) -> None:
         """Put a value where one is."""
@@ -210,7 +214,7 @@ class _Document:
 
 def _index(step: str, last: int) -> int:
     if not _INDEX.fullmatch(step) or int(step) > last:
-        raise _Impossible
+        raise _Impossible(_MISSING)
     return int(step)
 
 

@@ -18,10 +18,12 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from mainstay.cel.cost import bound_cost
 from mainstay.cel.errors import BadExpression, CostExceeded, EvaluationFailed
 from mainstay.cel.size import Size, measure
-from mainstay.cel.syntax_tree import TreeNode, find_names, find_selected, read_tree
+from mainstay.cel.syntax_tree import TreeNode, find_names, find_patterns, find_selected, read_tree
 from mainstay.cel.typed_literals import Rewritten, rewrite_literals
 
 if TYPE_CHECKING:
@@ -37,6 +39,14 @@ _BOUNDS_MAX: Final = 64
 
 _ERROR: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): ([^\n]*)")
 _STATUS: Final = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
+_UNDECLARED: Final = re.compile(r"undeclared reference to '(\w+)'")
+_KUBERNETES_FUNCTIONS: Final = frozenset(
+    (
+        *("quantity", "isQuantity", "ip", "isIP", "cidr", "isCIDR", "url", "isURL", "semver", "isSemver"),
+        *("sets", "find", "findAll", "isSorted", "sum", "min", "max"),
+    )
+)
+"""What Kubernetes adds to CEL and this library has not. docs/guides/admission.md names them."""
 _PRECISION: Final = re.compile(r"%[^a-z%]{4,}")
 
 
@@ -46,8 +56,8 @@ class CelProgram:
     def __init__(self, source: str, compiled: "cel.Expression", tree: TreeNode) -> None:
         self.source = source
         self.names: Final = tuple(sorted(find_names(tree)))
+        self.tree: Final = tree
         self._compiled = compiled
-        self._tree = tree
         self._bounds: dict[tuple[Size, ...], float] = {}
         self._selected: dict[str, tuple[str, ...]] = {}
 
@@ -55,7 +65,7 @@ class CelProgram:
         """The fields of a variable that it reads by name."""
         known = self._selected.get(name)
         if known is None:
-            known = self._selected[name] = find_selected(self._tree, name)
+            known = self._selected[name] = find_selected(self.tree, name)
         return known
 
     @property
@@ -88,7 +98,7 @@ class CelProgram:
         if known is None:
             if len(self._bounds) >= _BOUNDS_MAX:
                 self._bounds.clear()
-            known = self._bounds[key] = bound_cost(self._tree, sizes)
+            known = self._bounds[key] = bound_cost(self.tree, sizes)
         return known
 
 
@@ -152,7 +162,21 @@ class Language:
             compiled = self._env.compile(source if rewritten is None else rewritten.text)
         except (RuntimeError, TypeError, UnicodeError) as error:
             raise BadExpression(_describe(str(error), rewritten)) from None
-        return CelProgram(source, compiled, read_tree(compiled.serialize()))
+        program = CelProgram(source, compiled, read_tree(compiled.serialize()))
+        for pattern in find_patterns(program.tree):
+            self._require_pattern(pattern)
+        return program
+
+    def _require_pattern(self, pattern: str) -> None:
+        """Raises `BadExpression` if a regular expression cannot be used: only an evaluation can tell."""
+        compiled = self._env.compile(f"''.matches({msgspec.json.encode(pattern).decode()})")
+        trial = CelProgram("", compiled, read_tree(compiled.serialize()))
+        try:
+            trial.evaluate(self.bind({}, Budget()))
+        except CostExceeded:
+            return  # What it costs is bounded with each evaluation.
+        except EvaluationFailed as error:
+            raise BadExpression(str(error)) from None
 
 
 def _describe(text: str, rewritten: Rewritten | None = None) -> str:
@@ -162,6 +186,9 @@ def _describe(text: str, rewritten: Rewritten | None = None) -> str:
         return _STATUS.sub("", text.partition("\n")[0])
     line, column, message = found.groups()
     message = message.removesuffix(" [INVALID_ARGUMENT]").replace(" (in container '')", "")
+    undeclared = _UNDECLARED.search(message)
+    if undeclared is not None and undeclared.group(1) in _KUBERNETES_FUNCTIONS:
+        message += ": this function of Kubernetes is not supported"
     if rewritten is not None:
         column = rewritten.find_column(int(line), int(column))
     return message if int(line) < 1 else f"line {line}, column {column}: {message}"

@@ -80,6 +80,32 @@ def find_names(tree: TreeNode) -> frozenset[str]:
     return frozenset(node.name for node in walk(tree) if isinstance(node, NameNode))
 
 
+def find_patterns(tree: TreeNode) -> tuple[str, ...]:
+    """The regular expressions that are constants, sorted."""
+    found: set[str] = set()
+    for node in walk(tree):
+        match node:
+            case CallNode(function="matches", arguments=(_, LiteralNode(value=str(pattern)))):
+                found.add(pattern)
+            case _:
+                pass
+    return tuple(sorted(found))
+
+
+def find_field_root(tree: TreeNode) -> str:
+    """The variable that an expression reads a field of, if that is all it does: `object` for `object.spec["x"]`. Empty
+    if it is anything else."""
+    match tree:
+        case NameNode(name=name):
+            return name
+        case SelectNode(operand=operand, is_test=False):
+            return find_field_root(operand)
+        case CallNode(function="_[_]", arguments=(operand, _)):
+            return find_field_root(operand)
+        case _:
+            return ""
+
+
 def walk(tree: TreeNode) -> Iterator[TreeNode]:
     waiting = [tree]
     while waiting:

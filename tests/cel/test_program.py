@@ -174,7 +174,7 @@ def test_a_tree_shows_what_an_expression_reads():
 
     assert program.find_selected("variables") == ("a", "b")
     assert {"object", "other", "variables"} <= set(program.names)
-    assert any(isinstance(each, LoopNode) and each.over == NameNode("object") for each in walk(program._tree))
+    assert any(isinstance(each, LoopNode) and each.over == NameNode("object") for each in walk(program.tree))
 
 
 def test_the_library_is_imported_with_the_first_language_only():

@@ -18,7 +18,7 @@ from mainstay.api.conform import conform
 from mainstay.api.errors import StatusError
 from mainstay.api.field_sets import find_field
 from mainstay.api.field_shapes import ANY, KEYED, LEAF, MAP, STRUCT, FieldShape, find_shape
-from mainstay.api.json_patch import PatchTestFailed, json_patch
+from mainstay.api.json_patch import PatchRejected, PatchTestFailed, json_patch
 from mainstay.api.json_values import copied
 from mainstay.api.kind import Kind, Object
 from mainstay.api.kinds.admission import PATCH_TYPES
@@ -77,6 +77,8 @@ def _carry_out(patch_type: str, patch: Any, kind: Kind, conformed: Conform, obj:
             changed = json_patch(obj, patch)
         except PatchTestFailed:
             return obj
+        except PatchRejected as error:
+            raise _BadMutation(error.problem) from None
     else:
         if not isinstance(patch, dict):
             raise _BadMutation("an ApplyConfiguration expression must evaluate to an Object")

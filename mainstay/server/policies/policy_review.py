@@ -9,6 +9,7 @@ from mainstay.api.kind_names import MUTATING_ADMISSION_POLICIES, VALIDATING_ADMI
 from mainstay.api.kinds.admission import PATCH_TYPES
 from mainstay.cel.errors import BadExpression
 from mainstay.cel.program import CelProgram, Language
+from mainstay.cel.syntax_tree import NameNode, SelectNode, find_field_root
 from mainstay.env import tasks
 from mainstay.server.policies.expressions import language, mutation_language
 from mainstay.server.request.options import AdmissionNotes
@@ -24,8 +25,12 @@ _TEXT: Final = ("STRING", "DYN")
 _TEXT_OR_NULL: Final = ("STRING", "NULL", "DYN")
 _PATCHES: Final = {"ApplyConfiguration": ("MAP", "DYN"), "JSONPatch": ("LIST", "DYN")}
 _SHOWN: Final = {"MAP": "Object", "LIST": "a list of JSONPatch"}
-_Found = tuple[str, str, tuple[str, ...], Sequence[str]]
-"""The path of an expression, its text, the types that it may have, and the variables of the policy that it may use."""
+_UNTYPED: Final = ("object", "oldObject", "params")
+"""Variables whose fields have no declared type, in Kubernetes either: one that is read as it is may be of any."""
+_Found = tuple[str, str, tuple[str, ...], Mapping[str, str]]
+"""The path of an expression, its text, the types that it may have, and the variables of the policy that it may use,
+each with its expression."""
+_NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 
 async def review_policy(kind: Kind, new: Object, old: Object | None, notes: AdmissionNotes) -> None:
@@ -67,11 +72,11 @@ def _warn_about_rules(rules: Sequence[Mapping[str, Any]], here: str, notes: Admi
 
 def _find_expressions(spec: Mapping[str, Any]) -> Iterator[_Found]:
     for number, each in enumerate(spec.get("matchConditions") or ()):
-        yield f"spec.matchConditions[{number}].expression", each["expression"], _TRUTH, ()
-    names: list[str] = []
+        yield f"spec.matchConditions[{number}].expression", each["expression"], _TRUTH, _NO_VARIABLES
+    names: dict[str, str] = {}
     for number, each in enumerate(spec.get("variables") or ()):
-        yield f"spec.variables[{number}].expression", each["expression"], (), tuple(names)
-        names.append(each["name"])
+        yield f"spec.variables[{number}].expression", each["expression"], (), dict(names)
+        names[each["name"]] = each["expression"]
     for number, each in enumerate(spec.get("validations") or ()):
         here = f"spec.validations[{number}]"
         yield f"{here}.expression", each["expression"], _TRUTH, names
@@ -86,22 +91,48 @@ def _find_expressions(spec: Mapping[str, Any]) -> Iterator[_Found]:
 
 
 def _find_problem(
-    written_in: Language, source: str, types: tuple[str, ...], variables: Sequence[str], *, has_parameters: bool
+    written_in: Language, source: str, types: tuple[str, ...], variables: Mapping[str, str], *, has_parameters: bool
 ) -> str:
     try:
         program = written_in.compile(source)
     except BadExpression as error:
         text = f"compilation failed: {error}"
         return f"{text}: the variable authorizer is not supported" if "'authorizer" in text else text
-    if types and program.result_type.partition("<")[0] not in types:
-        wanted = " or ".join(_SHOWN.get(each, each.lower()) for each in types if each != "DYN")
-        return f"must evaluate to {wanted}, not to {program.result_type.lower()}"
+    if types:
+        problem = _find_wrong_type(_follow_variables(written_in, program, variables), types)
+        if problem:
+            return problem
     if "params" in program.names and not has_parameters:
         return "compilation failed: undeclared reference to 'params': the policy has no paramKind"
     return _find_undeclared(program, variables)
 
 
-def _find_undeclared(program: CelProgram, variables: Sequence[str]) -> str:
+def _find_wrong_type(program: CelProgram, types: tuple[str, ...]) -> str:
+    wanted = " or ".join(_SHOWN.get(each, each.lower()) for each in types if each != "DYN")
+    if program.result_type.partition("<")[0] not in types:
+        return f"must evaluate to {wanted}, not to {program.result_type.lower()}"
+    if program.result_type == "DYN" and find_field_root(program.tree) in _UNTYPED:
+        form = f"{program.source} == true" if types == _TRUTH else f"string({program.source})"
+        hint = "" if types in _PATCHES.values() else f"; for example {form}"
+        return f"must evaluate to {wanted}, and the type of a field of an object is not known{hint}"
+    return ""
+
+
+def _follow_variables(written_in: Language, program: CelProgram, variables: Mapping[str, str]) -> CelProgram:
+    """What an expression stands for that is only the name of a variable."""
+    for _ in variables:
+        match program.tree:
+            case SelectNode(operand=NameNode(name="variables"), field=name) if name in variables:
+                try:
+                    program = written_in.compile(variables[name])
+                except BadExpression:  # Which is reported for the variable.
+                    return program
+            case _:
+                return program
+    return program
+
+
+def _find_undeclared(program: CelProgram, variables: Mapping[str, str]) -> str:
     if "variables" not in program.names:
         return ""
     if not variables:

@@ -201,7 +201,7 @@ async def test_an_expression_that_could_take_too_long_fails_and_the_server_goes_
     [
         ({"message": "too large"}, "too large"),
         ({"messageExpression": "'%d entries'.format([object.data.size()])"}, "2 entries"),
-        ({"message": "too large", "messageExpression": "object.nosuch"}, "too large"),
+        ({"message": "too large", "messageExpression": "string(object.nosuch)"}, "too large"),
         ({"message": "too large", "messageExpression": "'a\\nb'"}, "too large"),
         ({}, f"failed expression: {SMALL}"),
     ],
@@ -354,11 +354,32 @@ async def test_policies_bindings_and_reviews_are_exempt(sim):
         assert (await put_map(client)).status == 201
 
 
+async def test_an_expression_whose_type_is_known_through_a_variable_is_accepted(sim):
+    variables = [{"name": "small", "expression": "object.data.size() < 5"}]
+    async with a_server(sim) as client:
+        for expression in ("variables.small", "request.dryRun", "object.data.?x.orValue('').matches('^[a-z]*$')"):
+            policy = a_policy(variables=variables, validations=[{"expression": expression}])
+            answer = await client.ask("POST", f"{POLICIES}?dryRun=All", policy)
+            assert answer.status == 201, answer.body
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
         ({"validations": [{"expression": "object.data.size( <= 1"}]}, "line 1, column 19: Syntax error"),
         ({"validations": [{"expression": "object.size()"}]}, "must evaluate to bool, not to int"),
+        ({"validations": [{"expression": "object.spec.paused"}]}, "must evaluate to bool, and the type of a field"),
+        ({"validations": [{"expression": "object.spec.paused"}]}, "for example object.spec.paused == true"),
+        ({"validations": [{"expression": "object.data['x']"}]}, "must evaluate to bool"),
+        ({"validations": [{"expression": "object.data.x.matches('[')"}]}, "invalid regular expression: missing ]: ["),
+        (
+            {"validations": [{"expression": "quantity(object.data.x).isLessThan(quantity('1'))"}]},
+            "undeclared reference to 'quantity': this function of Kubernetes is not supported",
+        ),
+        (
+            {"variables": [{"name": "a", "expression": "1"}], "validations": [{"expression": "variables.a"}]},
+            "must evaluate to bool, not to int",
+        ),
         ({"validations": [{"expression": "params.x == 1"}]}, "the policy has no paramKind"),
         ({"validations": [{"expression": "variables.x == 1"}]}, "undeclared reference to 'variables'"),
         (
@@ -370,6 +391,7 @@ async def test_policies_bindings_and_reviews_are_exempt(sim):
             "the variable authorizer is not supported",
         ),
         ({"validations": [{"expression": "true", "messageExpression": "1"}]}, "must evaluate to string"),
+        ({"validations": [{"expression": "true", "messageExpression": "object.kind"}]}, "example string(object.kind)"),
         ({"matchConditions": [{"name": "a", "expression": "nosuch"}]}, "spec.matchConditions[0].expression"),
         ({"auditAnnotations": [{"key": "a", "valueExpression": "1"}]}, "must evaluate to string or null"),
         ({"validations": []}, "validations or auditAnnotations must be provided"),
