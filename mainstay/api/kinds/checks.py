@@ -29,6 +29,13 @@ def invalid_json(path: str, value: Any, detail: str) -> StatusCause:
     return StatusCause(CauseType.INVALID, path, f"Invalid value: {shown}: {detail}")
 
 
+def wrong_type(path: str, value: Any, wanted: str) -> StatusCause:
+    """A value of another type than the field has, in the words of a schema."""
+    shown = {bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object"}
+    detail = f'{path} in body must be of type {wanted}: "{shown.get(type(value), "null")}"'
+    return StatusCause(CauseType.TYPE_INVALID, path, f'Invalid value: "{shown.get(type(value), "null")}": {detail}')
+
+
 def not_found_value(path: str, value: str) -> StatusCause:
     return StatusCause(CauseType.NOT_FOUND, path, f'Not found: "{value}"')
 

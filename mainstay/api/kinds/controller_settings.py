@@ -16,9 +16,10 @@ from typing import Annotated, Final
 import msgspec
 
 from mainstay.api import kind_names
-from mainstay.api.errors import CauseType, StatusCause, invalid_value, required
+from mainstay.api.errors import StatusCause, invalid_value, required
 from mainstay.api.kind import Object
 from mainstay.api.kinds.declare import declare
+from mainstay.api.kinds.struct_checks import convert_spec
 
 DEFAULT_NAME: Final = "default"
 PASSED_OVER_MIN: Final = 4
@@ -59,12 +60,10 @@ def parse_queue(settings: Object) -> QueueSpec:
 def _validate(new: Object, old: Object | None) -> Sequence[StatusCause]:
     if new.get("spec") is None:
         return [required("spec")]
-    try:
-        queue = msgspec.convert(new["spec"], _Spec).queue
-    except msgspec.ValidationError as error:
-        # msgspec says: "Expected `int` >= 1 - at `$.queue.attemptsMax`".
-        what, _, place = str(error).partition(" - at `$")
-        return [StatusCause(CauseType.INVALID, "spec" + place.removesuffix("`"), f"Invalid value: {what}")]
+    spec = convert_spec(new["spec"], _Spec)
+    if isinstance(spec, StatusCause):
+        return [spec]
+    queue = spec.queue
     first_ms, longest_s = queue.first_delay_milliseconds, queue.delay_max_seconds
     if first_ms is not None and longest_s is not None and first_ms > longest_s * 1000:
         detail = f"must be less than or equal to delayMaxSeconds, which is {longest_s}"

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mainstay.api import kind_names, policy_rollout
-from mainstay.api.errors import CauseType, StatusCause, forbidden_value, invalid_value, not_supported, required
+from mainstay.api.errors import StatusCause, forbidden_value, invalid_value, not_supported, required
 from mainstay.api.kind import STATUS, Kind, Object, no_defaults
 from mainstay.api.kind_name import KindName
 from mainstay.api.kinds.amounts import check_amount
-from mainstay.api.kinds.checks import check_qualified, check_selector, check_subdomain
+from mainstay.api.kinds.checks import check_qualified, check_selector, check_subdomain, wrong_type
 from mainstay.api.kinds.declare import child, declare, fill, own_status, set_status
 from mainstay.api.policy_names import (
     LEAST_ALLOCATED,
@@ -40,25 +40,25 @@ Check = Callable[[Any, str, list[StatusCause]], None]
 
 def _text(value: Any, path: str, causes: list[StatusCause]) -> None:
     if not isinstance(value, str):
-        causes.append(_wrong_type(path, value, "string"))
+        causes.append(wrong_type(path, value, "string"))
 
 
 def _name(value: Any, path: str, causes: list[StatusCause]) -> None:
     if not isinstance(value, str):
-        causes.append(_wrong_type(path, value, "string"))
+        causes.append(wrong_type(path, value, "string"))
     else:
         check_subdomain(value, path, "", causes)
 
 
 def _truth(value: Any, path: str, causes: list[StatusCause]) -> None:
     if not isinstance(value, bool):
-        causes.append(_wrong_type(path, value, "boolean"))
+        causes.append(wrong_type(path, value, "boolean"))
 
 
 def _number(least: int, most: int | None = None) -> Check:
     def check(value: Any, path: str, causes: list[StatusCause]) -> None:
         if isinstance(value, bool) or not isinstance(value, int):
-            causes.append(_wrong_type(path, value, "integer"))
+            causes.append(wrong_type(path, value, "integer"))
         elif value < least:
             causes.append(invalid_value(path, value, f"must be greater than or equal to {least}"))
         elif most is not None and value > most:
@@ -69,7 +69,7 @@ def _number(least: int, most: int | None = None) -> Check:
 
 def _moment(value: Any, path: str, causes: list[StatusCause]) -> None:
     if not isinstance(value, str):
-        causes.append(_wrong_type(path, value, "string"))
+        causes.append(wrong_type(path, value, "string"))
         return
     try:
         parse_time(value)
@@ -79,7 +79,7 @@ def _moment(value: Any, path: str, causes: list[StatusCause]) -> None:
 
 def _amounts(value: Any, path: str, causes: list[StatusCause]) -> None:
     if not isinstance(value, dict):
-        causes.append(_wrong_type(path, value, "object"))
+        causes.append(wrong_type(path, value, "object"))
         return
     for name, amount in value.items():
         check_amount(amount, f"{path}[{name}]", causes)
@@ -87,7 +87,7 @@ def _amounts(value: Any, path: str, causes: list[StatusCause]) -> None:
 
 def _selector(value: Any, path: str, causes: list[StatusCause]) -> None:
     if not isinstance(value, dict):
-        causes.append(_wrong_type(path, value, "object"))
+        causes.append(wrong_type(path, value, "object"))
     else:
         check_selector(value, path, causes)
 
@@ -95,7 +95,7 @@ def _selector(value: Any, path: str, causes: list[StatusCause]) -> None:
 def _numbers(value: Any, path: str, causes: list[StatusCause], *, least: int = 0, most: int) -> None:
     """A map from names to numbers, such as weights."""
     if not isinstance(value, dict):
-        causes.append(_wrong_type(path, value, "object"))
+        causes.append(wrong_type(path, value, "object"))
         return
     for name, number in value.items():
         _number(least, most)(number, f"{path}[{name}]", causes)
@@ -104,7 +104,7 @@ def _numbers(value: Any, path: str, causes: list[StatusCause], *, least: int = 0
 def _check_each(one: Check) -> Check:
     def check(value: Any, path: str, causes: list[StatusCause]) -> None:
         if not isinstance(value, list):
-            causes.append(_wrong_type(path, value, "array"))
+            causes.append(wrong_type(path, value, "array"))
             return
         for number, each in enumerate(value):
             one(each, f"{path}[{number}]", causes)
@@ -117,7 +117,7 @@ def _object(wanted: Sequence[str] = (), **fields: Check) -> Check:
 
     def check(value: Any, path: str, causes: list[StatusCause]) -> None:
         if not isinstance(value, dict):
-            causes.append(_wrong_type(path, value, "object"))
+            causes.append(wrong_type(path, value, "object"))
             return
         for name in wanted:
             if value.get(name) in (None, "", [], {}):
@@ -127,12 +127,6 @@ def _object(wanted: Sequence[str] = (), **fields: Check) -> Check:
                 look(value[name], f"{path}.{name}", causes)
 
     return check
-
-
-def _wrong_type(path: str, value: Any, wanted: str) -> StatusCause:
-    shown = {bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object"}
-    detail = f'{path} in body must be of type {wanted}: "{shown.get(type(value), "null")}"'
-    return StatusCause(CauseType.TYPE_INVALID, path, f'Invalid value: "{shown.get(type(value), "null")}": {detail}')
 
 
 def _host_ports(value: Any, path: str, causes: list[StatusCause]) -> None:
@@ -210,7 +204,7 @@ def _scores(value: Any, path: str, causes: list[StatusCause]) -> None:
 
 def _filters(value: Any, path: str, causes: list[StatusCause]) -> None:
     if not isinstance(value, dict):
-        causes.append(_wrong_type(path, value, "object"))
+        causes.append(wrong_type(path, value, "object"))
         return
     for name, is_on in value.items():
         if name in REQUIRED_FILTERS:
@@ -315,7 +309,7 @@ def _validator(
         if new.get("spec") is not None:
             spec(new["spec"], "spec", causes)
         if new.get("status") is not None and not isinstance(new["status"], dict):
-            causes.append(_wrong_type("status", new["status"], "object"))
+            causes.append(wrong_type("status", new["status"], "object"))
         if old is not None and not causes:
             was = old.get("spec") or {}
             for field in fixed:

@@ -16,9 +16,10 @@ from typing import Annotated, Final
 import msgspec
 
 from mainstay.api import kind_names
-from mainstay.api.errors import CauseType, StatusCause, duplicate, forbidden_value, required
+from mainstay.api.errors import StatusCause, duplicate, forbidden_value, required
 from mainstay.api.kind import STATUS, Object
 from mainstay.api.kinds.declare import declare, own_status
+from mainstay.api.kinds.struct_checks import convert_spec
 from mainstay.api.objectives import ObjectiveType, TargetKind
 
 _DAY_S: Final = 24 * 3600
@@ -56,12 +57,9 @@ def parse_slo(slo: Object) -> SloSpec:
 def _validate(new: Object, old: Object | None) -> Sequence[StatusCause]:
     if new.get("spec") is None:
         return [required("spec")]
-    try:
-        spec = msgspec.convert(new["spec"], SloSpec)
-    except msgspec.ValidationError as error:
-        # msgspec says: "Expected `int` >= 1 - at `$.objectives[0].percent`".
-        what, _, place = str(error).partition(" - at `$")
-        return [StatusCause(CauseType.INVALID, "spec" + place.removesuffix("`"), f"Invalid value: {what}")]
+    spec = convert_spec(new["spec"], SloSpec)
+    if isinstance(spec, StatusCause):
+        return [spec]
     causes = []
     seen: set[ObjectiveType] = set()
     for number, each in enumerate(spec.objectives):

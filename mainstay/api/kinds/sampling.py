@@ -23,6 +23,7 @@ from mainstay.api import kind_names
 from mainstay.api.errors import CauseType, StatusCause, invalid_value, required
 from mainstay.api.kind import Object
 from mainstay.api.kinds.declare import declare
+from mainstay.api.kinds.struct_checks import convert_spec
 from mainstay.api.times import parse_time
 
 NAME: Final = "default"
@@ -69,10 +70,9 @@ def _validate(new: Object, old: Object | None) -> Sequence[StatusCause]:
     spec = new.get("spec")
     if spec is None:
         return [required("spec")]
-    try:
-        found = msgspec.convert(spec, _Spec)
-    except msgspec.ValidationError as error:
-        return [_cause(str(error))]
+    found = convert_spec(spec, _Spec)
+    if isinstance(found, StatusCause):
+        return [found]
     causes: list[StatusCause] = []
     if len(found.rules) > RULES_MAX:
         causes.append(invalid_value("spec.rules", len(found.rules), f"must have at most {RULES_MAX} rules"))
@@ -98,13 +98,6 @@ def _check_rules(rules: Sequence[SamplingRuleSpec], causes: list[StatusCause]) -
         if rule.one_in < 1:
             causes.append(invalid_value(f"{path}.oneIn", rule.one_in, "must be greater than or equal to 1"))
         names[rule.name] = None
-
-
-def _cause(text: str) -> StatusCause:
-    """What msgspec says, as the API says it: "Expected `int`, got `str` - at `$.rules[0].oneIn`"."""
-    what, _, place = text.partition(" - at `$")
-    path = "spec" + place.removesuffix("`")
-    return StatusCause(CauseType.INVALID, path, f"Invalid value: {what}")
 
 
 def incident_until(spec: dict[str, Any]) -> str:
