@@ -25,3 +25,5 @@ class Exit(IntEnum):
     """A simulated run differs from one that it should equal."""
     USAGE = 64
     TIMEOUT = 124
+    PIPE_CLOSED = 141
+    """The reader of standard output has gone: as of a program that SIGPIPE ends."""

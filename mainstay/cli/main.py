@@ -5,10 +5,11 @@ form (`mainstay: what is wrong`, on standard error) and returns the exit code.
 """
 
 import sys
-from typing import Final
+from typing import Final, TextIO, cast
 
 import click
 
+from mainstay.cli.closed_pipe import PipeOutput
 from mainstay.cli.exits import Exit
 from mainstay.cli.lazy_group import CommandEntry, LazyGroup
 
@@ -71,6 +72,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit."""
+    sys.stdout = cast("TextIO", PipeOutput(sys.stdout))
     sys.exit(run(sys.argv[1:]))
 
 

@@ -1,7 +1,10 @@
 """`mainstay replay`: from a file, by this build and by another one."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -149,3 +152,15 @@ def test_a_build_that_cannot_replay_says_so(bundle: Path, tmp_path: Path, capsys
 
     assert run(["replay", str(bundle), "--build", str(tmp_path)]) == Exit.ERROR
     assert "cannot replay: no such command: replay (exit code 1)" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["json", "wide"])
+def test_a_reader_that_has_gone_ends_the_command_without_a_word(bundle: Path, form: str):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "mainstay.cli.main", "replay", str(bundle), "-o", form]
+    with open(writer, "wb") as closed:
+        ended = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, check=False)
+
+    assert (ended.returncode, ended.stderr) == (Exit.PIPE_CLOSED, b"")

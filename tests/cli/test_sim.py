@@ -172,6 +172,7 @@ def test_runs_that_cannot_be_made_twice_do_not_end_what_else_is_done(capsys: pyt
         (["run", "fine", "--all"], "exclude each other"),
         (["run", "fine", "--seeds", "0"], "--seeds"),
         (["run", "fine", "--jobs", "many"], "--jobs"),
+        (["run", "fine", "--narrate", "--seeds", "5"], "--seeds excludes --narrate, which makes one run"),
         (["walk"], "unknown command 'walk'"),
     ],
 )

@@ -1,6 +1,7 @@
 """A narrated run shows what was recorded, step by step, and what did not happen."""
 
 import pkgutil
+import re
 import subprocess
 import sys
 
@@ -99,6 +100,7 @@ def test_the_weak_design_of_a_worked_example_departs_from_it_and_fails(name: str
     assert [step.expected for step in told.steps if not step.is_kept]
     assert told.verdict == "violated"
     assert told.weak_design
+    assert not re.search(r"[0-9a-f]{8}-[0-9a-f]{4}-|#\d|^ +\d", told.problem, re.MULTILINE), told.problem
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -34,6 +34,9 @@ from mainstay.cli.sim.report import (
 if TYPE_CHECKING:
     from mainstay.sim.run.run import RunResult
     from mainstay.sim.run.scenario import Scenario
+
+_OF_MANY: Final = ("seeds", "strategy", "check")
+"""Options that mean nothing for the one run that is narrated."""
 
 
 @click.command("list")
@@ -137,6 +140,10 @@ def run(
     if verbose:
         set_up_logs("text", verbose - 1)
     if is_narrated or is_weak:
+        given = [each for each in _OF_MANY if context.get_parameter_source(each) is not ParameterSource.DEFAULT]
+        if is_narrated and given:
+            option = f"--{given[0]}"
+            raise click.UsageError(f"{option} excludes --narrate, which makes one run: choose it with --first-seed")
         narrated = choose_narrated(chosen, plant)
         if is_narrated:
             is_given = context.get_parameter_source("first_seed") is not ParameterSource.DEFAULT

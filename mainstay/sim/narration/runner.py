@@ -1,4 +1,4 @@
-"""Makes one run of a scenario that has a narration, with a journal, and tells it.
+"""Makes one run of a scenario that has a narration, with a journal, and puts it beside its text.
 
 The run is made in a process of its own, so that a planted weak design stays there. Without a seed all its choices are
 benign: then only what the scenario itself does goes wrong, which is what the text tells.
@@ -9,6 +9,7 @@ import msgspec
 from mainstay.env.processes import Send
 from mainstay.sim.errors import SimulationError
 from mainstay.sim.narration.facts import collect_facts
+from mainstay.sim.narration.problem import word_problem
 from mainstay.sim.narration.steps import NarratedRun, Narration, follow_steps
 from mainstay.sim.run.choices import Tape
 from mainstay.sim.run.forks import LostFork, from_booted
@@ -25,7 +26,7 @@ class NotNarrated(SimulationError):
 
 
 def narrate(scenario: Scenario, *, seed: int | None = None, is_weak: bool = False) -> NarratedRun:
-    """Make a run and tell it: that of a seed, or the one that the narration says. Raises `NotNarrated`."""
+    """Make the run of a seed, or the one that the narration says, and put it beside its text. Raises `NotNarrated`."""
     narration = scenario.narration
     if narration is None:
         raise NotNarrated(f"scenario {scenario.name} has no narration")
@@ -54,6 +55,6 @@ def _tell(booted: Booted, narration: Narration, seed: int | None, *, is_weak: bo
         seed=seed,
         weak_design=narration.weakness if is_weak else "",
         verdict=str(result.verdict),
-        problem=result.problem,
+        problem=word_problem(result.problem, facts, booted.began_ns),
         steps=follow_steps(narration.steps, facts, booted.began_ns),
     )

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
+from mainstay.sim.narration.problem import format_time
 from mainstay.sim.narration.steps import NarratedRun, StepOutcome
 
 WIDTH: Final = 100
@@ -54,7 +55,7 @@ def _describe_happened(step: StepOutcome) -> list[str]:
     if step.happened is None:
         return ["did not happen"]
     fact = step.happened
-    head = f"{_time(fact.at_s)} {', '.join(part for part in (fact.who, fact.object) if part)}"
+    head = f"{format_time(fact.at_s)} {', '.join(part for part in (fact.who, fact.object) if part)}"
     lines = [*_fill(head), *_fill(textwrap.shorten(fact.what, _WORDS_MAX, placeholder=" …"))]
     versions = [f"generation {fact.generation}"] if fact.generation else []
     versions += [f"revision {fact.revision}"] if fact.revision else []
@@ -79,11 +80,6 @@ def _describe_verdict(run: NarratedRun) -> str:
     if run.problem:
         return f"verdict: {run.verdict}, {steps}: {run.problem}"
     return f"verdict: {run.verdict}, {steps}; every promise held"
-
-
-def _time(at_s: float) -> str:
-    minutes, seconds = divmod(max(at_s, 0.0), 60)
-    return f"+{int(minutes):02}:{seconds:06.3f}"
 
 
 def _join(left: str, right: str) -> str:

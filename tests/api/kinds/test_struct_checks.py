@@ -1,4 +1,4 @@
-"""Specs that are declared as structs are refused in the words of all other kinds: the field, its value, what it must be."""
+"""Specs that are declared as structs are refused in the words of other kinds: the field, its value, what it must be."""
 
 from typing import Any
 
