@@ -21,7 +21,8 @@ DOORS: Final = {
     "agent/pod": "why.containers",
     # What runs containers: real processes, or nothing at all.
     "agent/runners": (
-        "pretend pretend_containers pretend_images process.cgroups process.isolation process.runner process.shutdown "
+        "pretend pretend_containers pretend_images process.cgroups process.isolation process.pod_network "
+        "process.runner process.shutdown "
     ),
     # What an agent serves to the API server: logs, exec, ports, and resource usage.
     "agent/serve": "server",
@@ -148,7 +149,7 @@ DOORS: Final = {
 
 INNER_DOORS: Final = {
     # The node itself: its Node object and Lease, the addresses of its pods, and all its pod workers.
-    "agent/node": "addresses pods",
+    "agent/node": "addresses peer_routes pods",
     # One pod on its node: lifecycle, containers, probes, volumes, and the status that is reported.
     "agent/pod": "admit events preparation record status_report worker",
     # What `kubectl get` shows of each kind: the columns, and how they are filled.

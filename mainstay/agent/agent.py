@@ -12,6 +12,7 @@ watch on pods: fleet.py.
 import asyncio
 
 from mainstay.agent.node.node import NodeAgent
+from mainstay.agent.node.peer_routes import PeerRoutes, SetRoutes
 from mainstay.agent.node.pods import Pods
 from mainstay.agent.pod.status_report import Turns
 from mainstay.agent.runner import Runner
@@ -41,9 +42,11 @@ class Agent:
         *,
         turns: Turns | None = None,
         recorder: Recorder | None = None,
+        set_routes: SetRoutes | None = None,
     ) -> None:
         """`machine`: what the node has, if it is not this machine. One that only pretends has what the settings say.
-        `turns`: those of all agents that share the client. `recorder`: where decisions about pods are recorded."""
+        `turns`: those of all agents that share the client. `recorder`: where decisions about pods are recorded.
+        `set_routes`: how routes to the pods of other machines are set, if pods have a network of their own."""
         self.runner = runner
         self.settings = settings
         self._client = client
@@ -53,6 +56,9 @@ class Agent:
         has = None if settings.is_pretend else machine or SystemMachine()
         self._node = NodeAgent(client, env, runner, settings, has)
         self._pods: Pods | None = None
+        self._routes = None if set_routes is None else PeerRoutes(client, env, set_routes, settings)
+        if self._routes is not None:
+            self._node.more_conditions = self._routes.conditions
 
     @property
     def is_registered(self) -> asyncio.Event:
@@ -75,6 +81,8 @@ class Agent:
         try:
             await self.runner.start()
             works = [self._node.run(), self._run_pods(cache)]
+            if self._routes is not None:
+                works.append(self._run_routes(self._routes))
             await tasks.together(works, name=f"agent of {self.settings.name}")
         finally:
             await self.runner.stop()
@@ -86,6 +94,10 @@ class Agent:
     def find(self, namespace: str, name: str) -> Object | None:
         """The pod of this name that is bound here, if there is one."""
         return None if self._pods is None else self._pods.find(namespace, name)
+
+    async def _run_routes(self, routes: PeerRoutes) -> None:
+        await self._node.is_registered.wait()
+        await routes.run()
 
     async def _run_pods(self, cache: Cache) -> None:
         await self._node.is_registered.wait()

@@ -55,7 +55,7 @@ def build_settings(name: str, number: int, given: PretendSettings) -> AgentSetti
         taints=given.taints,
         capacity=given.capacity,
         zone=given.zones[number % len(given.zones)] if given.zones else "",
-        pod_subnet=IPv4Network((int(base), 24)),
+        pod_cidr=IPv4Network((int(base), 24)),
         host_address=str(base),
         lease=given.lease,
         status_every=given.status_every,

@@ -60,6 +60,7 @@ class SecurityOptions:
     """`RuntimeDefault` or `Unconfined`."""
     has_host_pids: bool = False
     has_host_ipc: bool = False
+    has_host_network: bool = False
     has_own_users: bool = False
     """It insists on a user namespace: `hostUsers: false`."""
 

@@ -37,8 +37,10 @@ class AgentSettings:
     """Quantities by resource: instead of what the machine has, and besides."""
     zone: str = ""
     region: str = ""
-    pod_subnet: IPv4Network = field(default_factory=lambda: IPv4Network("127.64.0.0/24"))
+    pod_cidr: IPv4Network = field(default_factory=lambda: IPv4Network("127.64.0.0/24"))
     """Where the pods of this node have their addresses. No two nodes that know of each other may share any."""
+    has_pod_network: bool = False
+    """Whether pods have a network of their own, and not that of the machine."""
     host_address: str = "127.0.0.1"
     """Where the agent can be reached from the API servers."""
     serving_port: int = 0

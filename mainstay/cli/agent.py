@@ -41,12 +41,12 @@ from mainstay.cli.node_options import Capacity, Labels, NodeName, Subnet, Taints
 @click.option("--zone", default="", metavar="ZONE", help="Label topology.kubernetes.io/zone")
 @click.option("--region", default="", metavar="REGION", help="Label topology.kubernetes.io/region")
 @click.option(
-    "--pod-subnet",
+    "--pod-cidr",
     type=Subnet(),
     default="127.64.0.0/24",
     show_default=True,
     metavar="NETWORK",
-    help="Pod addresses, different for each node",
+    help="Pod addresses, different for each node; outside 127.0.0.0/8: a network that other machines reach",
 )
 @click.option(
     "--address", default="127.0.0.1", show_default=True, metavar="HOST", help="Host at which servers reach the agent"

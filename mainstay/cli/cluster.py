@@ -215,7 +215,7 @@ class LocalCluster:
     def _agent(self, node: LocalNode) -> tuple[str, ...]:
         directory = self.component_directory(node.name)
         options = ["--name", node.name, "--kubeconfig", str(directory / "credentials.yaml")]
-        options += ["--data-dir", str(directory), "--zone", node.zone, "--pod-subnet", node.subnet]
+        options += ["--data-dir", str(directory), "--zone", node.zone, "--pod-cidr", node.subnet]
         options += ["--address", "127.0.0.1", "--listen", "127.0.0.1:0", "--runner", self.settings.runner]
         if not self.settings.has_journal:
             options.append("--no-journal")

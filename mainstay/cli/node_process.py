@@ -9,9 +9,9 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from ipaddress import IPv4Network
+from ipaddress import AddressValueError, IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -34,6 +34,10 @@ from mainstay.loop.fencing import LeaseTimes
 from mainstay.loop.program import load_config
 from mainstay.loop.record import Recorder
 
+if TYPE_CHECKING:
+    from mainstay.agent.runners.process.isolation import MachineIsolation
+    from mainstay.agent.runners.process.pod_network import RoutedNetwork
+
 Work = Callable[[], Awaitable[None]]
 
 _logger = logging.getLogger(__name__)
@@ -53,7 +57,7 @@ class AgentOptions:
     pods_max: int
     zone: str
     region: str
-    pod_subnet: IPv4Network
+    pod_cidr: IPv4Network
     address: str
     listen: tuple[str, int]
     start_delay: timedelta
@@ -113,6 +117,10 @@ async def _running(
         certificate = await _certificate(worker, client.config, env, directory, node)
         limits = await worker.run(cgroups.find, directory)
         isolation = await worker.run(find_isolation, directory)
+        network = _choose_network(directory, node, client.config, isolation)
+        if network is not None:
+            await worker.run(network.start)
+            isolation = replace(isolation, has_network=True)
     finally:
         worker.close()
     if isolation.missing:
@@ -120,7 +128,7 @@ async def _running(
     authorities = client.config.tls.authorities
     serving = await AgentServing.start(env, *node.listen, certificate=certificate, authorities=authorities)
     try:
-        runner = ProcessRunner(directory, isolation)
+        runner = ProcessRunner(directory, isolation, network)
         server = client.config.addresses[0]
         settings = AgentSettings(
             name=node.name,
@@ -129,7 +137,8 @@ async def _running(
             capacity=node.capacity,
             zone=node.zone,
             region=node.region,
-            pod_subnet=node.pod_subnet,
+            pod_cidr=node.pod_cidr,
+            has_pod_network=network is not None,
             host_address=node.address,
             serving_port=serving.port,
             certificate_digest="" if certificate is None else certificate.digest.removeprefix("sha256:"),
@@ -142,11 +151,46 @@ async def _running(
             isolation=isolation.summary,
             limits_note=limits.note,
         )
-        agent = Agent(client, env, runner, settings, machine.SystemMachine(str(directory)), recorder=recorder)
+        agent = Agent(
+            client,
+            env,
+            runner,
+            settings,
+            machine.SystemMachine(str(directory)),
+            recorder=recorder,
+            set_routes=None if network is None else network.apply,
+        )
         serving.serve(node.name, agent, runner)
         yield agent.run
     finally:
         await serving.stop()
+
+
+def _choose_network(
+    directory: Path, node: AgentOptions, config: Config, isolation: "MachineIsolation"
+) -> "RoutedNetwork | None":
+    """None: pods are in the network of the machine. Raises `click.UsageError`, `CannotRun`."""
+    from mainstay.agent.runners.process.pod_network import RoutedNetwork
+
+    if node.pod_cidr.is_loopback:
+        return None
+    what = f"--pod-cidr {node.pod_cidr} gives pods a network of their own"
+    if not isolation.has_namespaces:
+        raise CannotRun("NoPodNetwork", f"{what}, which this machine cannot ({isolation.why}): leave it out")
+    if IPv4Address(node.address).is_loopback if _is_address(node.address) else node.address == "localhost":
+        raise click.UsageError(f"{what}: also set --address to this machine's address, at which the others reach it")
+    server = config.addresses[0].host
+    if server == "localhost" or (_is_address(server) and IPv4Address(server).is_loopback):
+        raise click.UsageError(f"{what}, from which {server} is not the API server: use a kubeconfig with its address")
+    return RoutedNetwork(directory, node.pod_cidr)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        IPv4Address(text)
+    except AddressValueError:
+        return False
+    return True
 
 
 async def _certificate(
@@ -176,6 +220,6 @@ def _pretending(client: Client, env: Env, node: AgentOptions, recorder: Recorder
     )
     if node.capacity:
         settings = replace(settings, capacity=node.capacity)
-    # Several pretending processes need different --pod-subnet, so that their nodes have different subnets.
-    number = int(node.pod_subnet.network_address) // SUBNET_ADDRESSES
+    # Several pretending processes need different --pod-cidr, so that their nodes have different subnets.
+    number = int(node.pod_cidr.network_address) // SUBNET_ADDRESSES
     return lambda: run_pretend_nodes(names, client, env, settings, first_subnet=number, recorder=recorder)

@@ -72,7 +72,7 @@ async def test_a_container_gets_its_command_variables_and_address(sim: Simulatio
 
 async def test_pods_that_are_over_need_no_address_any_more(sim: Simulation):
     """Finished jobs stay for as long as users want to look at them, and are many."""
-    settings = an_agent(pod_subnet=IPv4Network("127.64.0.0/29"))  # Room for six.
+    settings = an_agent(pod_cidr=IPv4Network("127.64.0.0/29"))  # Room for six.
     async with a_cluster(sim, "node-0", settings=settings) as (world, client):
         world.machines["node-0"].behave = lambda spec: Behaviour(lasts=seconds(1))
         for number in range(8):

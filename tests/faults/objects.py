@@ -53,7 +53,7 @@ def an_acting_node(name: str, number: int, zone: str = "a", cpu: str = "4") -> A
         name=name,
         labels={ZONE_LABEL: zone},
         capacity={"cpu": cpu, "memory": "8Gi"},
-        pod_subnet=IPv4Network(f"10.128.{number}.0/24"),
+        pod_cidr=IPv4Network(f"10.128.{number}.0/24"),
         host_address=f"10.128.{number}.1",
         lease=NODE_LEASE,
         status_every=timedelta(minutes=5),

@@ -16,7 +16,7 @@ A deleted Node stays away until its agent is restarted.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -54,6 +54,8 @@ PROCESSES_FREE_SHARE_MIN: Final = 0.05
 _NOT_READY: Final = (NOT_READY_TAINT, "NoSchedule")
 _RENEWAL_RETRY_MAX: Final = timedelta(seconds=2)
 
+NodeCondition = tuple[str, bool, str, str]
+
 T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
@@ -74,6 +76,8 @@ class NodeAgent:
         """How often the Lease was got, at first or after it was lost."""
         self.lease_came: Callable[[], None] = lambda: None
         """Called when it was."""
+        self.more_conditions: Callable[[], Sequence[NodeCondition]] = tuple
+        """What else there is to say of the node: each as its type, whether it holds, the reason and a message."""
         self._client = client
         self._clock = env.clock
         self._runner = runner
@@ -108,7 +112,7 @@ class NodeAgent:
         metadata: Object = {"name": self.name, "labels": self._labels(facts)}
         if annotations := self._annotations():
             metadata["annotations"] = annotations
-        subnet = str(self._settings.pod_subnet)
+        subnet = str(self._settings.pod_cidr)
         spec: Object = {"podCIDR": subnet, "podCIDRs": [subnet]}
         if self._settings.taints:
             spec["taints"] = [
@@ -135,11 +139,11 @@ class NodeAgent:
         if not is_same:
             body = {"metadata": {key: value for key, value in metadata.items() if key != "name"}}
             await self._client.patch(NODES, self.name, "", body)
-        had, subnet = (there.get("spec") or {}).get("podCIDR"), str(self._settings.pod_subnet)
+        had, subnet = (there.get("spec") or {}).get("podCIDR"), str(self._settings.pod_cidr)
         if had and had != subnet:
             text = "%s: the Node has podCIDR %s and this agent %s, so the server refuses the addresses of its pods:"
             _logger.error(
-                f"{text} start the agent with --pod-subnet %s, or delete the Node first", *(self.name, had, subnet, had)
+                f"{text} start the agent with --pod-cidr %s, or delete the Node first", *(self.name, had, subnet, had)
             )
         self.object = there
         await self._report(facts)
@@ -243,6 +247,7 @@ class NodeAgent:
         found = [
             ("Ready", True, "AgentReady", "this node pretends to run pods" if pretends else "the agent runs pods"),
             *([] if facts is None else _pressures(facts)),
+            *self.more_conditions(),
         ]
         conditions = []
         for kind, holds, reason, message in found:
@@ -345,7 +350,7 @@ class NodeAgent:
         return max(delay, error.retry_after) if isinstance(error, Throttled) else delay
 
 
-def _pressures(facts: MachineFacts) -> list[tuple[str, bool, str, str]]:
+def _pressures(facts: MachineFacts) -> list[NodeCondition]:
     is_low = bool(facts.memory_bytes) and facts.memory_free_bytes < MEMORY_FREE_BYTES_MIN
     is_full = bool(facts.disk_bytes) and facts.disk_free_bytes < facts.disk_bytes * DISK_FREE_SHARE_MIN
     left = facts.processes_max - facts.processes
@@ -357,7 +362,7 @@ def _pressures(facts: MachineFacts) -> list[tuple[str, bool, str, str]]:
     ]
 
 
-def _pressure(kind: str, holds: bool, word: str, what: str) -> tuple[str, bool, str, str]:
+def _pressure(kind: str, holds: bool, word: str, what: str) -> NodeCondition:
     reason = f"AgentHas{'Insufficient' if holds else 'Sufficient'}{word}"
     return kind, holds, reason, f"agent has {'insufficient' if holds else 'sufficient'} {what} available"
 

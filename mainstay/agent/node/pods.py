@@ -72,7 +72,7 @@ class Pods:
         self._cache = cache
         self._jitter = env.chance.stream("pods", settings.name)
         self._events = PodEvents(client, env.clock, settings.name, is_on=not settings.is_pretend)
-        self._addresses = PodAddresses(settings.pod_subnet)
+        self._addresses = PodAddresses(settings.pod_cidr)
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._by_key: dict[ObjectKey, list[str]] = {}
@@ -179,7 +179,9 @@ class Pods:
         """Admit a pod, or reject it. The Node may have changed, so it is read again before a rejection."""
         for attempt in (1, 2):
             others = [each.pod for each in self._workers.values() if each.is_admitted and not is_over(each.pod)]
-            worker.refused = admit(worker.pod, others, self._node.object or {})
+            worker.refused = admit(
+                worker.pod, others, self._node.object or {}, has_pod_network=self._settings.has_pod_network
+            )
             if worker.refused is None:
                 worker.is_admitted = True
                 return

@@ -33,10 +33,12 @@ _ALWAYS_KNOWN: Final = (PODS, CPU, MEMORY, EPHEMERAL_STORAGE)
 _OS: Final = "linux"
 
 
-def admit(pod: Object, others: Iterable[Object], node: Object) -> PodRefused | None:
-    """None: it may run. `others` are the pods that run here, or are about to, without this one."""
+def admit(pod: Object, others: Iterable[Object], node: Object, *, has_pod_network: bool = False) -> PodRefused | None:
+    """None: it may run. `others` are the pods that run here, or are about to, without this one. `has_pod_network`:
+    ports of pods are not ports of the node."""
     present = [each for each in others if not is_over(each)]
-    return _wrong_system(pod) or _no_room(pod, present, node) or _unsuitable(pod, node) or _port_taken(pod, present)
+    refused = _wrong_system(pod) or _no_room(pod, present, node) or _unsuitable(pod, node)
+    return refused or (_port_not_given(pod) if has_pod_network else None) or _port_taken(pod, present)
 
 
 def _wrong_system(pod: Object) -> PodRefused | None:
@@ -79,6 +81,14 @@ def _port_taken(pod: Object, present: list[Object]) -> PodRefused | None:
     if any(conflicts(one, other) for one in list_host_ports(pod) for other in taken):
         return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
     return None
+
+
+def _port_not_given(pod: Object) -> PodRefused | None:
+    if pod["spec"].get("hostNetwork") or not (ports := list_host_ports(pod)):
+        return None
+    shown = ", ".join(str(each.port) for each in ports)
+    what = f"hostPort {shown}: pods of this node have a network of their own, to which it forwards no ports"
+    return PodRefused("HostPortNotSupported", f"{what}: leave hostPort out, or set hostNetwork: true")
 
 
 def _predicate(name: str, why: str) -> PodRefused:

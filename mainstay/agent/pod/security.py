@@ -40,6 +40,7 @@ def read_security(spec: Mapping[str, Any], container: Object) -> SecurityOptions
         seccomp=(said.get("seccompProfile") or _NOTHING).get("type") or "",
         has_host_pids=bool(spec.get("hostPID")),
         has_host_ipc=bool(spec.get("hostIPC")),
+        has_host_network=bool(spec.get("hostNetwork")),
         has_own_users=spec.get("hostUsers") is False,
     )
 

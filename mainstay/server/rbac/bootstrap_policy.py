@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from mainstay.server.auth import identities
-from mainstay.server.auth.authorization import AUTHENTICATED, MASTERS, MONITORING, UNAUTHENTICATED
+from mainstay.server.auth.authorization import AUTHENTICATED, MASTERS, MONITORING, NODES, UNAUTHENTICATED
 from mainstay.server.rbac.rules import PolicyRule
 
 AGGREGATE: Final = "rbac.authorization.k8s.io/aggregate-to-"
@@ -134,6 +134,10 @@ _CLUSTER_ROLES: Final = {
         get storage.k8s.io volumeattachments
         read node.k8s.io runtimeclasses
         post path /journal/decisions
+    """,
+    # With a pod network, a node has routes to the pods of all others.
+    "system:mainstay:node-routes": """
+        list,watch core nodes
     """,
     # Of Mainstay's own kinds: what a component says of itself, and what it is told.
     "system:mainstay:component": """
@@ -364,6 +368,7 @@ def _list_bindings() -> tuple[BootstrapBinding, ...]:
         bind("system:monitoring", groups=(MONITORING,)),
         bind("system:service-account-issuer-discovery", groups=("system:serviceaccounts",)),
         bind("system:node"),
+        bind("system:mainstay:node-routes", groups=(NODES,)),
         bind("system:mainstay:component", users=(_SCHEDULER, _CONTROLLERS)),
         bind(_SCHEDULER, users=(_SCHEDULER,)),
         bind(_CONTROLLERS, users=(_CONTROLLERS,)),

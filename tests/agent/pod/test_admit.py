@@ -110,3 +110,14 @@ def test_a_port_of_the_machine_is_taken_once():
     assert admit(with_port(80), [with_port(80, hostIP="10.0.0.1")], a_node()) == PodRefused(
         "NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
     )
+
+
+def test_a_pod_with_a_host_port_is_refused_where_pods_have_a_network_of_their_own():
+    pod = with_port(8080)
+    assert admit(pod, [], a_node()) is None
+    refused = admit(pod, [], a_node(), has_pod_network=True)
+    assert refused is not None
+    assert refused.reason == "HostPortNotSupported"
+    assert "hostPort 8080" in refused.message
+    pod["spec"]["hostNetwork"] = True
+    assert admit(pod, [], a_node(), has_pod_network=True) is None

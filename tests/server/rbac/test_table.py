@@ -116,7 +116,7 @@ PATCH  {APPS}/deployments/x/scale                              edM
 PATCH  {APPS}/deployments/x/status                             M
 DELETE {APPS}/deployments/x                                    xgedM
 POST   {APPS}/replicasets                                      edM
-GET    /api/v1/nodes                                           scxgM
+GET    /api/v1/nodes                                           nscxgM
 GET    /api/v1/nodes/other                                     sgM
 GET    /api/v1/nodes/n1                                        nsgM
 POST   /api/v1/nodes                                           nM

@@ -12,6 +12,7 @@ The agent only starts shims and looks at what they have written, so it may be ki
              /lease                            until when at-most-one containers may run: `records.Lease`
              /pods/UID/pod.json                namespace and name, for people
                       /ids                     which users of the machine are the pod's own: `identities`
+                      /net                     its network namespace, if it has one: `pod_network`
                       /volumes/NAME/…          what the volumes hold
                       /logs/NAME/ATTEMPT.log   what the container wrote, in the form of the CRI; before that: .1, .2, …
                       /containers/NAME/ATTEMPT/wish.json     what was to be run, and when and how: it was begun
@@ -29,9 +30,9 @@ and keeps it. The shim forks, writes `started.json`, and only then lets its chil
 killed when, the files say what happened: see `attempts.find`.
 
 Modules: `runner` is what the agent uses, with `attempts` (begin, find, settle), `places`, `volumes`, `logs`,
-`sessions`, `cgroups`, `usage` and `shutdown` doing the parts. `isolation` decides what a container is kept from, with
-`identities` (its users) and `seccomp` (its system calls). `shim`, `shim_loop`, `shim_log`, `rootfs`, `exec_setup`,
-`session_helper`, `check`, `beneath`, `trees`, `kernel` and `records` also run in the shims, where memory and start-up
-count: they import nothing but the cheap part of the standard library, not even `json` or `signal`; and neither may any
-package above them.
+`sessions`, `cgroups`, `usage`, `pod_network` (with `pod_links`) and `shutdown` doing the parts. `isolation` decides
+what a container is kept from, with `identities` (its users) and `seccomp` (its system calls). `shim`, `shim_loop`,
+`shim_log`, `rootfs`, `exec_setup`, `session_helper`, `check`, `beneath`, `trees`, `kernel` and `records` also run in
+the shims, where memory and start-up count: they import nothing but the cheap part of the standard library, not even
+`json` or `signal`; and neither may any package above them.
 """

@@ -224,6 +224,7 @@ def build_orders(attempt: AttemptFiles, begun: Begun) -> Orders:
         "is_isolated": sandbox.is_isolated,
         "has_own_pids": sandbox.has_own_pids,
         "has_own_ipc": sandbox.has_own_ipc,
+        "network": sandbox.network,
         "is_privileged": sandbox.is_privileged,
         "is_read_only": sandbox.is_read_only,
         "hidden": list(sandbox.hidden),

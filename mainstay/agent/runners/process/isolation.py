@@ -64,6 +64,8 @@ class MachineIsolation:
     """User namespaces."""
     has_ids: bool = True
     """Whether root can give pods ids of their own."""
+    has_network: bool = False
+    """Whether pods have a network of their own."""
     filter: bytes = b""
     """The program for seccomp. Empty: there is none."""
     hidden: tuple[str, ...] = ()
@@ -90,8 +92,8 @@ class MachineIsolation:
     def summary(self) -> str:
         """For people: what each pod has for itself, and what it shares with the machine."""
         lacks = self.missing
-        own = [name for name in ISOLATED if name not in lacks]
-        shared = ", ".join(["network", "kernel", *lacks])
+        own = [name for name in ISOLATED if name not in lacks] + (["network"] if self.has_network else [])
+        shared = ", ".join([*([] if self.has_network else ["network"]), "kernel", *lacks])
         agents = "" if self.has_namespaces or self.has_blocks else "; pods can read and change whatever the agent can"
         why = f" ({self.why})" if self.why else ""
         return f"isolated: {', '.join(own) or 'nothing'}; shared: {shared}{agents}{why}"
@@ -114,6 +116,7 @@ class Sandbox:
     is_isolated: bool = False
     has_own_pids: bool = False
     has_own_ipc: bool = False
+    network: str = ""
     is_privileged: bool = False
     is_read_only: bool = False
     hidden: tuple[str, ...] = ()

@@ -31,8 +31,8 @@ _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 38, 47, 2
 _CAPABILITY_VERSION = 0x20080522
 _CAPABILITIES_MAX = 63
-NEW_MOUNTS, NEW_IPC, NEW_USERS, NEW_PIDS = 0x20000, 0x08000000, 0x10000000, 0x20000000
-_NAMESPACES = {NEW_MOUNTS: "mnt", NEW_IPC: "ipc", NEW_USERS: "user", NEW_PIDS: "pid"}
+NEW_MOUNTS, NEW_IPC, NEW_USERS, NEW_PIDS, NEW_NETWORK = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
+_NAMESPACES = {NEW_MOUNTS: "mnt", NEW_IPC: "ipc", NEW_USERS: "user", NEW_PIDS: "pid", NEW_NETWORK: "net"}
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
 _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 0x20, 0x1000, 0x4000, 0x80000
 _MNT_DETACH = 2
@@ -178,6 +178,11 @@ def forget_old_root() -> None:
     """Unmount the root of before, with all that is mounted there."""
     _call("umount2", b".", _MNT_DETACH)
     os.chdir("/")
+
+
+def unmount(path: str) -> None:
+    """Let what is mounted there be gone as soon as nothing uses it."""
+    _call("umount2", os.fsencode(path), _MNT_DETACH)
 
 
 def _prctl(option: int, *arguments: int) -> int:

@@ -22,6 +22,8 @@ class Orders(TypedDict):
     """Whether it has a file system and processes of its own; if not, the rest up to `user` does not count."""
     has_own_pids: bool
     has_own_ipc: bool
+    network: str
+    """The file of its network namespace. Empty: it is in that of the machine."""
     is_privileged: bool
     is_read_only: bool
     hidden: list[str]

@@ -43,6 +43,7 @@ from mainstay.agent.runners.process.attempts import AttemptFiles, Begun
 from mainstay.agent.runners.process.beneath import remove_tree
 from mainstay.agent.runners.process.identities import DEFAULT, find_block, find_on_machine, release_block, take_block
 from mainstay.agent.runners.process.isolation import MachineIsolation, find_isolation, plan_sandbox
+from mainstay.agent.runners.process.pod_network import RoutedNetwork
 from mainstay.agent.runners.process.usage import Counted, Meter, Reading, read_usage
 from mainstay.agent.runners.process.volumes import VolumeOwners, forget_volumes, make_source, place_volume
 from mainstay.api.kind import Object
@@ -86,8 +87,11 @@ class ProcessRunner:
     `limits_note` says why limits are not enforced; empty if they are. Known after `start`.
     """
 
-    def __init__(self, directory: Path, isolation: MachineIsolation | None = None) -> None:
-        """Without `isolation`, what the machine allows is found out at the start."""
+    def __init__(
+        self, directory: Path, isolation: MachineIsolation | None = None, network: RoutedNetwork | None = None
+    ) -> None:
+        """Without `isolation`, what the machine allows is found out at the start. Without `network`, pods are in that
+        of the machine."""
         self.directory = directory.absolute()
         self.limits_note = ""
         self._pods_directory = places.find_pods(self.directory)
@@ -98,6 +102,7 @@ class ProcessRunner:
         self._lock = -1
         self._cgroups = cgroups.Cgroups()
         self._isolation = isolation
+        self._network = network
         self._pods: dict[str, dict[ContainerId, _Container]] = {}
         self._pruned: dict[tuple[str, str], int] = {}  # The highest attempt that was forgotten.
         self._beginning: dict[ContainerId, asyncio.Task[CannotRun | None]] = {}
@@ -130,6 +135,8 @@ class ProcessRunner:
                     case attempts.Living(_, shim, running):
                         container.state = running or Starting()
                         self._watch(container, shim, None)
+        if self._network is not None:
+            await self._worker.run(self._network.remove_others, list(self._pods))
         self._fencing = tasks.spawn(self._fence(), name="fence")
         self._meter.add(await self._read_usage())
 
@@ -259,7 +266,7 @@ class ProcessRunner:
     async def _begin(self, spec: ContainerSpec) -> CannotRun | None:
         try:
             attempt = AttemptFiles(self._pods_directory / spec.id.pod_uid, spec.id)
-            begun, launched = await self._worker.run(self._launch, attempt, spec)
+            begun, launched = await self._worker.run(self._launch, attempt, spec, self._find_processes(spec.id.pod_uid))
             if isinstance(launched, CannotRun):
                 return launched
             container = _Container(attempt, begun)
@@ -273,11 +280,21 @@ class ProcessRunner:
         finally:
             del self._beginning[spec.id]
 
-    def _launch(self, attempt: AttemptFiles, spec: ContainerSpec) -> tuple[Begun, attempts.Launched | CannotRun | None]:
+    def _find_processes(self, pod_uid: str) -> list[int]:
+        states = [container.state for _, container in sorted(self._pods.get(pod_uid, {}).items())]
+        return [state.pid for state in states if isinstance(state, Running)]
+
+    def _launch(
+        self, attempt: AttemptFiles, spec: ContainerSpec, others: Sequence[int]
+    ) -> tuple[Begun, attempts.Launched | CannotRun | None]:
+        """`others`: processes of other containers of the pod."""
         groups = self._cgroups.settings(spec)
         begun = Begun(wish=spec, boot=commands.boot_id(), at_ns=_wall_ns(self._clock), cgroups=groups)
         try:
             sandbox = plan_sandbox(spec, self._known_isolation, self._take_block(attempt.pod))
+            if self._network is not None and not spec.security.has_host_network:
+                network = self._network.connect(attempt.pod, spec.address, others)
+                sandbox = replace(sandbox, network=network)
             begun = replace(begun, sandbox=sandbox)
             for mount in spec.mounts:
                 make_source(mount.source, mount.sub_path)
@@ -419,6 +436,8 @@ class ProcessRunner:
     def _forget(self, pod_uid: str) -> None:
         directory = self._pods_directory / pod_uid
         forget_volumes(directory)
+        if self._network is not None:
+            self._network.disconnect(directory)
         if directory.exists():
             block = find_block(directory)
             gone = directory.with_name(f".{pod_uid}.gone")

@@ -30,6 +30,8 @@ def run(descriptor: int) -> int:
         return 128 + kernel.SIGKILL
     os.set_inheritable(orders["control"], False)
     try:
+        if orders["network"]:
+            kernel.join(kernel.open_namespace(orders["pid"], kernel.NEW_NETWORK))
         if orders["is_own_user"]:
             kernel.join(kernel.open_namespace(orders["pid"], kernel.NEW_USERS))
         if not (orders["is_isolated"] and orders["has_own_pids"]):

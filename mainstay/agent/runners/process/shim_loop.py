@@ -102,6 +102,8 @@ class Shim:
 
     def _start(self) -> None:
         self._make_cgroups()
+        if not self._join_network():
+            return
         if self._orders["is_isolated"]:
             self._start_init()
             if self._start_error:
@@ -145,6 +147,16 @@ class Shim:
         for descriptor in (failed_read, self._children_ended, self._orders["control"]):
             os.set_blocking(descriptor, False)
             self._poll.register(descriptor, select.POLLIN)
+
+    def _join_network(self) -> bool:
+        """Be in the network of the pod, with all that is started from here on."""
+        if self._orders["network"]:
+            try:
+                kernel.join(os.open(self._orders["network"], os.O_RDONLY | os.O_CLOEXEC))
+            except OSError as error:
+                self._start_error = f"network of the pod: {exec_setup.explain(error)}"
+                self._status = _START_ERROR << 8  # As if it had been the command.
+        return not self._start_error
 
     @property
     def _has_users(self) -> bool:
