@@ -28,8 +28,8 @@ DOORS: Final = {
     "agent/serve": "server",
     # The kinds that are always there, each declared in the module of its theme.
     "api/kinds": (
-        "admission apiextensions checks controller_settings decisions flowcontrol mainstay metrics objectives "
-        "pods policy rbac sampling "
+        "admission apiextensions certificates checks controller_settings credentials decisions flowcontrol mainstay "
+        "metrics objectives pods policy rbac sampling "
     ),
     # What `kubectl get` shows of each kind: the columns, and how they are filled.
     "api/tables": "jsonpath texts",
@@ -191,7 +191,10 @@ INNER_DOORS: Final = {
     # Reasons to prefer a node, one file each. All give whole numbers from 0 to 100, in the end.
     "scheduler/scores": "allocation balance node_affinity parts room taints topology_spread",
     # Authentication, authorization, and the certificates and tokens they rest on.
-    "server/auth": "authorizers cleanup_restriction handlers issuer node_authorizer node_index node_restriction",
+    "server/auth": (
+        "authorizers cleanup_restriction credential_service handlers issuer node_authorizer node_index "
+        "node_restriction request_signer signing_point"
+    ),
     # Backups: all of a store at one revision in a file, and a store made from such a file.
     "server/backup": "pages",
     # The journal of the cluster: collect decisions, serve them, and expose them as objects, spans and counts.

@@ -56,6 +56,9 @@ ROLE_BINDINGS: Final = KindName("rbac.authorization.k8s.io", "v1", "RoleBinding"
 CLUSTER_ROLE_BINDINGS: Final = KindName(
     "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False
 )
+SIGNING_REQUESTS: Final = KindName(
+    "certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", False
+)
 INGRESSES: Final = KindName("networking.k8s.io", "v1", "Ingress", "ingresses", True)
 INGRESS_CLASSES: Final = KindName("networking.k8s.io", "v1", "IngressClass", "ingressclasses", False)
 NETWORK_POLICIES: Final = KindName("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True)
@@ -84,6 +87,7 @@ RESERVATIONS: Final = KindName("mainstay.dev", "v1", "Reservation", "reservation
 ZONE_QUOTAS: Final = KindName("mainstay.dev", "v1", "ZoneQuota", "zonequotas", True)
 PLACEMENT_POLICIES: Final = KindName("mainstay.dev", "v1", "PlacementPolicy", "placementpolicies", False)
 POLICY_ROLLOUTS: Final = KindName("mainstay.dev", "v1", "PolicyRollout", "policyrollouts", False)
+CREDENTIALS: Final = KindName("mainstay.dev", "v1", "Credential", "credentials", False)
 COMPONENT_STATES: Final = KindName("mainstay.dev", "v1", "ComponentState", "componentstates", False)
 HOLDS: Final = KindName("mainstay.dev", "v1", "Hold", "holds", False)
 SERVICE_LEVEL_OBJECTIVES: Final = KindName(

@@ -46,11 +46,13 @@ from mainstay.api.kind_names import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    SIGNING_REQUESTS,
     STATEFUL_SETS,
     STORAGE_CLASSES,
     VOLUME_ATTACHMENTS,
     VOLUME_ATTRIBUTES_CLASSES,
 )
+from mainstay.api.signer_names import CLIENT_SIGNER, NODE_CLIENT_SIGNER, NODE_SERVING_SIGNER
 
 PROCESS: Final = "process"
 """The runner whose containers are processes of the node."""
@@ -147,6 +149,10 @@ def _has_rules(schema: Any, version: Mapping[str, Any]) -> bool:
 
 def _has_no_queue(name: Any, metadata: Mapping[str, Any]) -> bool:
     return isinstance(name, str) and name not in ("", "default") and name not in WITH_QUEUE
+
+
+def _is_other_signer(name: Any, spec: Mapping[str, Any]) -> bool:
+    return name not in (CLIENT_SIGNER, NODE_CLIENT_SIGNER, NODE_SERVING_SIGNER)
 
 
 def _pod(path: str, text: str, **rest: Any) -> UnenforcedField:
@@ -336,6 +342,14 @@ FIELDS: Final = (
         text="no controller of Mainstay with a work queue has this name (`mainstay top queues` lists them): only a "
         "controller of your own with this name follows it",
         when=_has_no_queue,
+        stays=True,
+    ),
+    UnenforcedField(
+        kind=SIGNING_REQUESTS,
+        path="spec.signerName",
+        text="the API server signs for kubernetes.io/kube-apiserver-client, kube-apiserver-client-kubelet and "
+        "kubelet-serving only: a controller of your own has to sign it",
+        when=_is_other_signer,
         stays=True,
     ),
     # Services.

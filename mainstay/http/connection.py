@@ -524,7 +524,11 @@ class ServerConnection(asyncio.Protocol):
             if service.is_draining and not service.connections:
                 service.ended.set()
 
-    # For the table of connections.
+    # For the table of connections, and for the server.
+
+    @property
+    def peer(self) -> Peer:
+        return self._reader.peer
 
     @property
     def is_busy(self) -> bool:
@@ -532,8 +536,6 @@ class ServerConnection(asyncio.Protocol):
 
     def drop(self) -> None:
         self._outlet.transport.abort()
-
-    # Draining, for the server.
 
     def end_soon(self) -> None:
         """The server goes down: end what has no end, finish what was begun, and close."""

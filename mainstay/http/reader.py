@@ -53,7 +53,6 @@ class RequestReader:
         "_pairs",
         "_parser",
         "_path",
-        "_peer",
         "_query",
         "_taken",
         "_target",
@@ -64,6 +63,7 @@ class RequestReader:
         "is_http_1_0",
         "is_last",
         "is_upgrading",
+        "peer",
         "phase",
         "ready",
         "refusal",
@@ -72,7 +72,7 @@ class RequestReader:
 
     def __init__(self, limits: HttpLimits, peer: Peer) -> None:
         self._limits = limits
-        self._peer = peer
+        self.peer = peer
         self.ready: deque[Request] = deque()
         self.refusal: StatusError | None = None
         self.is_last = False
@@ -145,7 +145,7 @@ class RequestReader:
 
     def take_head(self) -> Request:
         """The request whose body is being read. Only if `is_head_there`."""
-        taken = Request(self._method, self._target, self._path, self._query, self._headers, b"", self._peer)
+        taken = Request(self._method, self._target, self._path, self._query, self._headers, b"", self.peer)
         self._taken = taken
         return taken
 
@@ -241,7 +241,7 @@ class RequestReader:
             self._body_bytes = 0
         if self._taken is None:
             self.ready.append(
-                Request(self._method, self._target, self._path, self._query, self._headers, body, self._peer)
+                Request(self._method, self._target, self._path, self._query, self._headers, body, self.peer)
             )
         else:
             self._taken.body = body

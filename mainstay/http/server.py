@@ -1,8 +1,9 @@
 """Listening, and going down without losing what was begun."""
 
 import ssl
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from mainstay.env import Clock, network, tasks
 from mainstay.http.arrival import BodyMemory
@@ -84,6 +85,13 @@ class HttpServer:
     def connections_dropped(self) -> int:
         """How many were closed, or not let in, because there were too many."""
         return self._service.table.dropped
+
+    def end_clients(self, is_ended: Callable[[Mapping[str, Any]], bool]) -> None:
+        """Close the connections of clients with a certificate of which the function says so, and what runs on them."""
+        for connection in list(self._service.connections):
+            certificate = connection.peer.certificate
+            if certificate is not None and is_ended(certificate):
+                connection.cut_off()
 
     async def drain(self, grace: timedelta) -> None:
         """Accept nothing more, finish what was begun, tell streams to end, and close.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -37,16 +37,19 @@ from mainstay.server.auth import kubeconfig
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import User
 from mainstay.server.auth.certificates import (
+    VALID,
     BadCertificate,
     Certificates,
+    ClusterAuthority,
     ensure_certificates,
     ensure_key,
     load_certificate,
     names_of_server,
+    open_authority,
     tls_context,
 )
 from mainstay.server.auth.jwt import SigningKey
-from mainstay.server.auth.tokens import KEY_FILE, AccountTokens
+from mainstay.server.auth.tokens import KEY_FILE
 from mainstay.server.decisions.journal import JournalLimits, ServerJournal, open_journal
 from mainstay.server.decisions.otlp import NotInstalled, SpanSender
 from mainstay.server.node_proxy.agents import Connector
@@ -116,6 +119,8 @@ class ServerOptions:
     """How much is kept of what happens and is decided, in `journal` in the data directory. None: nothing."""
     security: SecurityLevel = SecurityLevel.BASELINE
     """The Pod Security level of namespaces that have no label for it."""
+    node_certificates: timedelta = VALID
+    """How long the certificates are good that the server signs for nodes and other clients, at most."""
     traces: str = ""
     """Where decisions and writes are sent as spans; empty: nowhere."""
 
@@ -231,7 +236,7 @@ class ServerProcess:
         signing_key = SigningKey(await self._worker.run(ensure_key, env.disk, KEY_FILE))
         store = self._store = await open_store(options.store, options.data_dir, env, self.health)
         closing.push_async_callback(store.close)
-        authenticator = Authenticator(tokens, AccountTokens(signing_key, store, env))
+        authenticator = Authenticator.for_store(tokens, signing_key, store, env)
         audit = await self._open_audit(authenticator)
         metrics = Metrics(env.clock, process=True)
         watch = self.health.watch_loop()
@@ -246,17 +251,26 @@ class ServerProcess:
         closing.push_async_callback(tasks.stop, compacting)
         connector = Connector(_shown_to_agents(certificates), is_plain_allowed=tls is None)
         pipeline = PipelineOptions(metrics, audit, seats=options.seats, health=self.health, has_processes=True)
-        authorities = self._authorities(certificates).decode()
-        api = await Api.start(store, env, authenticator, connector, journal, pipeline, options.security, authorities)
+        authority = await self._open_authority(certificates)
+        api = await Api.start(store, env, authenticator, connector, journal, pipeline, options.security, authority)
         closing.push_async_callback(api.stop)
         if options.traces:
             await self._send_spans(store, journal, metrics)
         host, port = await self._listen(api.answer, tls)
+        api.credentials.end_connections_by(self._end_connections)
         await api.advertise(host, port, self.url)
         api.publish_state(f"{host}-{port}")
         await self._worker.run(self._write_kubeconfigs, certificates)
         renewing = vital.spawn(self._renew(tls, connector), name="certificates")
         closing.push_async_callback(tasks.stop, renewing)
+
+    async def _open_authority(self, certificates: Certificates) -> ClusterAuthority:
+        disk, clock, lifetime = self._env.disk, self._env.clock, self._options.node_certificates
+        return await self._worker.run(open_authority, disk, clock, self._authorities(certificates), lifetime)
+
+    def _end_connections(self, is_revoked: Callable[[Mapping[str, Any]], bool]) -> None:
+        if self._http is not None:
+            self._http.end_clients(is_revoked)
 
     async def _certificates(self) -> Certificates:
         return await self._worker.run(ensure_certificates, self._env.disk, self._env.clock, self._names)

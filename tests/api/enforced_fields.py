@@ -226,6 +226,8 @@ KINDS: Mapping[str, str] = {
     "validatingadmissionpolicybindings.admissionregistration.k8s.io": "server/policies/admission_policies.py",
     "flowschemas.flowcontrol.apiserver.k8s.io": "server/flow/schemas.py",
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": "server/flow/configuration.py",
+    "certificatesigningrequests.certificates.k8s.io": "server/auth/signing_point.py",
+    "credentials.mainstay.dev": "server/auth/revocation.py",
     "reservations.mainstay.dev": "server/placement/reservations.py",
     "zonequotas.mainstay.dev": "server/quota/zone_quota.py",
     "placementpolicies.mainstay.dev": "scheduler/policy.py",

@@ -99,6 +99,7 @@ def test_our_own_kinds_have_tables_too():
         "ZoneQuota": ["Name", "Zone", "Hard", "Used", "Age"],
         "PlacementPolicy": ["Name", "Version", "Active", "Age"],
         "PolicyRollout": ["Name", "Policy", "Stage", "Gate", "Age"],
+        "Credential": ["Name", "Certificates", "Expires", "Revoked", "Age"],
         "Hold": ["Name", "What", "Target", "Owner", "Left", "Reason", "Age"],
         "SamplingPolicy": ["Name", "Rules", "Dry Run", "Incident Until", "Age"],
         "ControllerSettings": ["Name", "Set", "Age"],

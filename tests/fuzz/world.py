@@ -43,6 +43,7 @@ from mainstay.http.messages import (
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import User
 from mainstay.server.auth.jwt import SigningKey
+from mainstay.server.auth.request_signer import ClusterAuthority
 from mainstay.server.auth.tokens import AccountTokens
 from mainstay.server.decisions.journal import JournalLimits, open_journal
 from mainstay.server.request.app import Api
@@ -514,7 +515,12 @@ async def a_fuzz_world(sim: Simulation) -> AsyncIterator[FuzzWorld]:
         metrics = Metrics(env.clock)
         journal = await open_journal(sim.get_disk("journal"), store, env.clock, JournalLimits(), closing, metrics)
         api = await Api.start(
-            store, env, authenticator, journal=journal, options=PipelineOptions(metrics), authorities=_AUTHORITIES
+            store,
+            env,
+            authenticator,
+            journal=journal,
+            options=PipelineOptions(metrics),
+            authority=ClusterAuthority(_AUTHORITIES),
         )
         closing.push_async_callback(api.stop)
         world = FuzzWorld(api, store)

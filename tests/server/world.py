@@ -15,7 +15,9 @@ from mainstay.env import Chance, Env
 from mainstay.http.server import HttpServer
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import User
+from mainstay.server.auth.bootstrap_tokens import BootstrapTokens
 from mainstay.server.auth.jwt import SigningKey
+from mainstay.server.auth.request_signer import NO_AUTHORITY, ClusterAuthority
 from mainstay.server.auth.tokens import AccountTokens
 from mainstay.server.request.app import Api
 from mainstay.server.request.pipeline import PipelineOptions
@@ -122,17 +124,17 @@ async def a_server(
     signing_key: SigningKey | None = None,
     options: PipelineOptions = NO_OPTIONS,
     security: SecurityLevel = SecurityLevel.BASELINE,
-    authorities: str = "",
+    authority: ClusterAuthority = NO_AUTHORITY,
 ) -> AsyncIterator[Client]:
     """A server on a host of its own, and a client on another. With a key it issues tokens of service accounts; with
-    authorities it hands these out as the CA of the server."""
+    an authority it hands out its certificates, and signs with it."""
     given = sim.env(name)
     env = Env(given.clock, Chance(name.encode()), given.disk)
     with sim.network.host(name).active():
         used = store or await open_memory()
         accounts = None if signing_key is None else AccountTokens(signing_key, used, env)
-        authenticator = Authenticator(TOKENS, accounts)
-        api = await Api.start(used, env, authenticator, options=options, security=security, authorities=authorities)
+        authenticator = Authenticator(TOKENS, accounts, BootstrapTokens(used, env.clock))
+        api = await Api.start(used, env, authenticator, options=options, security=security, authority=authority)
         http = await HttpServer.start(api.answer, "0.0.0.0", PORT, on_head=True)
     with sim.network.host("client").active():
         async with aiohttp.ClientSession() as session:

@@ -13,9 +13,11 @@ from mainstay.api.kinds import (
     apps,
     autoscaling,
     batch,
+    certificates,
     controller_settings,
     coordination,
     core,
+    credentials,
     events,
     flowcontrol,
     holds,
@@ -61,6 +63,7 @@ _DECLARED = (
     *scheduling.KINDS,
     *flowcontrol.KINDS,
     *rbac.KINDS,
+    *certificates.KINDS,
     *networking.KINDS,
     *resource.KINDS,
     *apiextensions.KINDS,
@@ -70,6 +73,7 @@ _DECLARED = (
     *sampling.KINDS,
     *controller_settings.KINDS,
     *objectives.KINDS,
+    *credentials.KINDS,
 )
 
 BUILTIN: tuple[Kind, ...] = tuple(_shown(kind) for kind in _DECLARED)

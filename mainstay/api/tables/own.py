@@ -118,7 +118,38 @@ def _wrote(decision: Object, now: datetime) -> str:
 
 _ACTIVE: Filled = filled("Active", _is_active, "Whether it is in force.", holds="boolean")
 
+
+def _certificates(credential: Object, now: datetime) -> str:
+    """How many certificates were issued that have not expired."""
+    return str(len(_list_unexpired(credential, now)))
+
+
+def _last_expiry(credential: Object, now: datetime) -> str:
+    ends = [end for each in _list_unexpired(credential, now) if (end := moment(each.get("notAfter"))) is not None]
+    return human_duration(max(ends) - now) if ends else NONE
+
+
+def _list_unexpired(credential: Object, now: datetime) -> list[Object]:
+    listed: Any = at(credential, "status.certificates")
+    found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return [each for each in found if (end := moment(each.get("notAfter"))) is not None and end > now]
+
+
+def _revoked(credential: Object) -> str:
+    before, serials = text(credential, "spec.revokedBefore"), at(credential, "spec.revokedSerialNumbers")
+    if before:
+        return f"before {before}"
+    return f"{len(serials)} by serial number" if isinstance(serials, list) and serials else NONE
+
+
 TABLES = {
+    (_GROUP, "Credential"): table(
+        NAME,
+        filled("Certificates", _certificates, "How many were issued and have not expired."),
+        filled("Expires", _last_expiry, "How long the last of them is good."),
+        filled("Revoked", of(_revoked), "Which certificates of the user are refused."),
+        AGE,
+    ),
     (_GROUP, "Reservation"): table(
         NAME,
         filled("Node", _told("nodeName"), "Where room is held."),

@@ -1,9 +1,9 @@
 """Who a request comes from: a client certificate, a bearer token, or neither.
 
 The certificate was verified when the connection was made; its common name is the user, each organisation a group.
-Tokens are those of a static file, or of service accounts (tokens.py). A known user is also in `system:authenticated`.
-A request that brings neither comes from `system:anonymous`; one with an unknown token is refused rather than taken for
-that.
+Tokens are those of a static file, of service accounts (tokens.py), or of machines that join (bootstrap_tokens.py). A
+known user is also in `system:authenticated`. A request that brings neither comes from `system:anonymous`; one with an
+unknown token, or a certificate that was revoked (revocation.py), is refused rather than taken for that.
 
 Whom they act as, with the `Impersonate-…` headers, is in impersonation.py.
 
@@ -17,11 +17,16 @@ from typing import Any, Final
 
 from mainstay.api.errors import StatusError, StatusReason, unauthorized
 from mainstay.api.kind import Object
+from mainstay.env import Env
 from mainstay.http.messages import Request
 from mainstay.server.auth.authorization import ANONYMOUS, Authorizer, User, add_authenticated
+from mainstay.server.auth.bootstrap_tokens import BootstrapTokens
 from mainstay.server.auth.impersonation import IMPERSONATE, impersonate
 from mainstay.server.auth.issuer import IssuerDiscovery
+from mainstay.server.auth.jwt import SigningKey
+from mainstay.server.auth.revocation import Revocations
 from mainstay.server.auth.tokens import AUDIENCE, Accepted, AccountTokens, TokenRejected
+from mainstay.store.interface import Store
 
 SUBJECTS_KNOWN_MAX: Final = 1_000
 
@@ -31,16 +36,33 @@ class BadTokenFile(Exception):
 
 
 class Authenticator:
-    """Knows users by their certificate or token. Without `accounts` there are no tokens of service accounts."""
+    """Knows users by their certificate or token. Without `accounts` there are no tokens of service accounts, and
+    without `bootstrap` no machine can join."""
 
-    def __init__(self, tokens: Mapping[str, User], accounts: AccountTokens | None = None) -> None:
+    def __init__(
+        self,
+        tokens: Mapping[str, User],
+        accounts: AccountTokens | None = None,
+        bootstrap: BootstrapTokens | None = None,
+    ) -> None:
         self._accounts = accounts
+        self._bootstrap = bootstrap
+        self._knows_at_once = (accounts is None or accounts.knows_at_once) and (
+            bootstrap is None or bootstrap.knows_at_once
+        )
+        self.revocations = Revocations()
+        """Certificates that are refused."""
         self.discovery = None if accounts is None else IssuerDiscovery(accounts.key)
         """What others check tokens of service accounts with, if there are any."""
         # By digest: how long a lookup takes then says nothing of any token, and none can come out in a traceback.
         self._users = {_digest(token): add_authenticated(user) for token, user in tokens.items()}
         # By subject, as it is in the certificate: a connection brings the same one with each request.
         self._known: dict[Any, User | None] = {}
+
+    @classmethod
+    def for_store(cls, tokens: Mapping[str, User], key: SigningKey, store: Store, env: Env) -> "Authenticator":
+        """With all tokens that a store can have. `key` signs those of service accounts."""
+        return cls(tokens, AccountTokens(key, store, env), BootstrapTokens(store, env.clock))
 
     def authenticate(self, request: Request, authorizer: Authorizer) -> User:
         """Whom to take this request for; the authorizer says whether they may act as another user. Raises
@@ -53,18 +75,19 @@ class Authenticator:
 
     def learning(self, request: Request) -> Awaitable[None] | None:
         """What to await before the user of a request can be told. None, which is most often: nothing."""
-        accounts = self._accounts
-        if accounts is None or accounts.knows_at_once:
+        if self._knows_at_once:
             return None
         certificate = request.peer.certificate
         if certificate and self._find_certificate_user(certificate) is not None:
             return None
         token = _bearer_token(request)
-        return None if token is None or _digest(token) in self._users else accounts.learn(token)
+        return None if token is None or _digest(token) in self._users else self.learn(token)
 
     async def learn(self, token: str) -> None:
         """The same for a token that a TokenReview asks about. Raises `StatusError`."""
-        if self._accounts is not None:
+        if self._bootstrap is not None and self._bootstrap.is_one(token):
+            await self._bootstrap.learn(token)
+        elif self._accounts is not None:
             await self._accounts.learn(token)
 
     def review(self, token: str, audiences: Sequence[str] = ()) -> Accepted | TokenRejected:
@@ -73,6 +96,9 @@ class Authenticator:
         user = self._users.get(_digest(token))
         if user is not None:  # A token of the file is for this server alone.
             return Accepted(user, (AUDIENCE,)) if AUDIENCE in wanted else TokenRejected("")
+        if self._bootstrap is not None and self._bootstrap.is_one(token):
+            user = self._bootstrap.find_user(token) if AUDIENCE in wanted else None
+            return TokenRejected("") if user is None else Accepted(user, (AUDIENCE,))
         found = None if self._accounts is None else self._accounts.check(token, wanted)
         return TokenRejected("") if found is None else found
 
@@ -87,6 +113,8 @@ class Authenticator:
         """Who sends this request, whomever they act as. Raises `StatusError` 401."""
         certificate = request.peer.certificate
         if certificate and (known := self._find_certificate_user(certificate)) is not None:
+            if self.revocations.is_revoked(certificate):
+                raise unauthorized()
             return known
         token = _bearer_token(request)
         if token is None:

@@ -16,6 +16,7 @@ from mainstay.server.request.target import RequestTarget, Verb
 
 MASTERS: Final = "system:masters"
 NODES: Final = "system:nodes"
+BOOTSTRAPPERS: Final = "system:bootstrappers"
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
 MONITORING: Final = "system:monitoring"

@@ -43,6 +43,7 @@ from mainstay.http.certificates import (
     write_whole,
 )
 from mainstay.server.auth.authorization import User
+from mainstay.server.auth.request_signer import AuthoritySigner, ClusterAuthority
 from mainstay.server.services.addresses import API_SERVER_ADDRESS
 
 __all__ = [
@@ -53,12 +54,14 @@ __all__ = [
     "VALID",
     "BadCertificate",
     "Certificates",
+    "ClusterAuthority",
     "Issued",
     "ensure_certificates",
     "ensure_key",
     "issue_client",
     "load_certificate",
     "names_of_server",
+    "open_authority",
     "tls_context",
     "write_whole",
 ]
@@ -129,6 +132,13 @@ def issue_client(disk: Disk, clock: Clock, user: User, found: tuple[bytes, bytes
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = _signed(key, authority, now, _build_subject(user), ExtendedKeyUsageOID.CLIENT_AUTH, ())
     return Issued(pem(authority.certificate), pem(certificate), key_pem(key))
+
+
+def open_authority(disk: Disk, clock: Clock, authorities: bytes, lifetime: timedelta) -> ClusterAuthority:
+    """The authority of a data directory, which signs the requests of clients. They check the server with `authorities`
+    (PEM). Blocks. Raises `BadCertificate`."""
+    authority = _Authority.ensure(disk, clock.wall())
+    return ClusterAuthority(authorities.decode(), AuthoritySigner(authority.certificate, authority.key, lifetime))
 
 
 def _is_good_client(certificate: bytes, key: bytes, user: User, authority: "_Authority", now: datetime) -> bool:

@@ -104,6 +104,8 @@ class NodeAuthorizer:
                 return _given(name == node if verb != "create" else name in ("", node))
             case "leases.coordination.k8s.io" if not part and action.namespace == NODE_LEASES:
                 return _given(name == node if verb != "create" else name in ("", node))
+            case "certificatesigningrequests.certificates.k8s.io":
+                return _given(verb in ("create", "get") and not part)
             case "events" | "events.events.k8s.io":
                 return _given(verb == "create" or verb in _CHANGES)
             case "endpoints":

@@ -3,7 +3,7 @@
 A line of a role is `VERBS GROUP RESOURCE…`, where `core` is the group without a name, and `read`, `write` and `all`
 stand for the usual verbs. After `=` are the names of the only objects it is about. `VERBS path PATH…` is about pages.
 They are those of Kubernetes 1.36, without what is for parts that Mainstay does not have (cloud providers, volume
-plug-ins, proxies, signing of certificates, the API group `extensions`). Mainstay's own kinds are added where a user of
+plug-ins, proxies, the API group `extensions`). Mainstay's own kinds are added where a user of
 a role needs them. The roles of the scheduler and the controllers are what those of Mainstay need, which is less.
 """
 
@@ -12,12 +12,20 @@ from typing import Final
 from msgspec import Struct
 
 from mainstay.server.auth import identities
-from mainstay.server.auth.authorization import AUTHENTICATED, MASTERS, MONITORING, NODES, UNAUTHENTICATED
+from mainstay.server.auth.authorization import (
+    AUTHENTICATED,
+    BOOTSTRAPPERS,
+    MASTERS,
+    MONITORING,
+    NODES,
+    UNAUTHENTICATED,
+)
 from mainstay.server.rbac.rules import PolicyRule
 
 AGGREGATE: Final = "rbac.authorization.k8s.io/aggregate-to-"
 _SCHEDULER: Final = identities.SCHEDULER.name
 _CONTROLLERS: Final = identities.CONTROLLERS.name
+_CLUSTER_INFO: Final = "system:mainstay:cluster-info"
 
 _VERBS: Final = {
     "read": ("get", "list", "watch"),
@@ -67,6 +75,17 @@ _CLUSTER_ROLES: Final = {
         read storage.k8s.io storageclasses
         create,patch,update,watch core events
         create,patch,update events.k8s.io events
+    """,
+    # With a bootstrap token. What is approved at once, auth/node_claims.py says.
+    "system:node-bootstrapper": "create,get certificates.k8s.io certificatesigningrequests",
+    "system:certificates.k8s.io:kube-apiserver-client-approver": """
+        approve certificates.k8s.io signers = kubernetes.io/kube-apiserver-client
+    """,
+    "system:certificates.k8s.io:kube-apiserver-client-kubelet-approver": """
+        approve certificates.k8s.io signers = kubernetes.io/kube-apiserver-client-kubelet
+    """,
+    "system:certificates.k8s.io:kubelet-serving-approver": """
+        approve certificates.k8s.io signers = kubernetes.io/kubelet-serving
     """,
     "system:kube-dns": "list,watch core endpoints services",
     "system:aggregate-to-admin": """
@@ -129,6 +148,7 @@ _CLUSTER_ROLES: Final = {
         get,patch,update core persistentvolumeclaims/status
         create core serviceaccounts/token
         create,delete,get,patch,update coordination.k8s.io leases
+        create,get,list,watch certificates.k8s.io certificatesigningrequests
         create,delete,get,patch,update storage.k8s.io csinodes
         read storage.k8s.io csidrivers
         get storage.k8s.io volumeattachments
@@ -295,6 +315,8 @@ _ROLES: Final = {
         "system::leader-locking-kube-scheduler": "create,get,list,update,watch coordination.k8s.io leases",
         "system::leader-locking-kube-controller-manager": "create,get,list,update,watch coordination.k8s.io leases",
     },
+    # The only object that unknown users may read: how a machine that joins checks the server (auth/cluster_info.py).
+    "kube-public": {_CLUSTER_INFO: "get core configmaps = cluster-info"},
     "kube-node-lease": {
         _CONTROLLERS: "list,watch coordination.k8s.io leases",
         identities.build_controller_user("node-health").name: _NODE_LEASES,
@@ -369,10 +391,12 @@ def _list_bindings() -> tuple[BootstrapBinding, ...]:
         bind("system:service-account-issuer-discovery", groups=("system:serviceaccounts",)),
         bind("system:node"),
         bind("system:mainstay:node-routes", groups=(NODES,)),
+        bind("system:node-bootstrapper", groups=(BOOTSTRAPPERS,)),
         bind("system:mainstay:component", users=(_SCHEDULER, _CONTROLLERS)),
         bind(_SCHEDULER, users=(_SCHEDULER,)),
         bind(_CONTROLLERS, users=(_CONTROLLERS,)),
         *(bind(user.name, users=(user.name,)) for user in identities.CONTROLLER_USERS),
+        BootstrapBinding("kube-public", _CLUSTER_INFO, ("Role", _CLUSTER_INFO), groups=_EVERY),
         bind_in("kube-system", "system::leader-locking-kube-scheduler", _SCHEDULER),
         bind_in("kube-system", "system::leader-locking-kube-controller-manager", _CONTROLLERS),
         *(bind_in("kube-node-lease", name, name) for name in _ROLES["kube-node-lease"]),

@@ -7,11 +7,12 @@ chain.py; this module knows neither kinds nor paths.
 from dataclasses import replace
 from typing import Final
 
-from mainstay.api.kind_names import COMPONENT_STATES, NAMESPACES
+from mainstay.api.kind_names import COMPONENT_STATES, CONFIG_MAPS, NAMESPACES
 from mainstay.api.pod_security_checks import SecurityLevel
 from mainstay.env import Env
 from mainstay.env.health import Health
 from mainstay.server.auth.authentication import Authenticator
+from mainstay.server.auth.credential_service import NO_AUTHORITY, ClusterAuthority, CredentialService
 from mainstay.server.auth.handlers import AuthHandlers
 from mainstay.server.auth.node_restriction import NodeRestriction
 from mainstay.server.crd.definitions import Definitions
@@ -60,6 +61,7 @@ class Api:
         objects.policies.inputs.kinds = self.registry
         self._objects = objects
         self._authenticator = authenticator
+        self.credentials = CredentialService(objects.store, env.clock, authenticator.revocations)
         self._clock = env.clock
         self._service: ApiService | None = None
         self._state: PublishedState | None = None
@@ -93,17 +95,19 @@ class Api:
         journal: ServerJournal | None = None,
         options: PipelineOptions = _BY_DEFAULT,
         security: SecurityLevel = SecurityLevel.BASELINE,
-        authorities: str = "",
+        authority: ClusterAuthority = NO_AUTHORITY,
     ) -> "Api":
-        """Agents are asked through the connector. `security` is what namespaces enforce that do not say. Pods check the
-        server with the CA certificates in `authorities`, as PEM."""
+        """Agents are asked through the connector. `security` is what namespaces enforce that do not say. Pods, and
+        machines that join, check the server with the certificates of `authority`."""
         with (options.health or Health(env.clock)).active() as health:
             access = AccessControl()
-            points = {**access.build_commit_points(store), ("", "Namespace"): (NamespacePoint(env, authorities),)}
+            points = access.build_commit_points(store, env, authority.signer)
+            points["", "Namespace"] = (NamespacePoint(env, authority.authorities),)
             placement = Placement(store, env.clock, points)
-            accounts = PodAccounts(store, has_ca=bool(authorities))
+            accounts = PodAccounts(store, has_ca=bool(authority.authorities))
             objects = await ObjectStorage.open(store, env, placement.points, placement.committer, security, accounts)
             api = cls(env, authenticator, objects, placement, access, journal, connector or Connector(), options)
+            api.credentials.authorities = authority.authorities
             add_feed_check(health, store, api.feed)
             await api._start(env)
             return api
@@ -113,6 +117,7 @@ class Api:
         await objects.start()
         await self._decisions.start()
         await make_first_namespaces(objects.writes, self.registry.require(NAMESPACES))
+        await self.credentials.start(objects.feed)
         await self._access.roles.start(objects.store, objects.feed, objects.writes, env)
         await self._flow.start(objects.store, objects.feed, env)
         await self._access.nodes.bindings.start(objects.store, objects.feed)
@@ -128,6 +133,7 @@ class Api:
         endpoint = ServerEndpoint(host, port)
         self._service = ApiService(self._objects.store, self._objects.writes, self.registry, self._clock, endpoint)
         await self._service.start()
+        await self.credentials.publish(self._objects.writes, self.registry.require(CONFIG_MAPS), url)
 
     def publish_state(self, name: str) -> None:
         """Keep a ComponentState of this server, under a name that no other one has."""
@@ -147,5 +153,6 @@ class Api:
         await self._flow.stop()
         await self._access.nodes.bindings.stop()
         await self._access.roles.stop()
+        await self.credentials.stop()
         await self._objects.stop()
         self._large.close()

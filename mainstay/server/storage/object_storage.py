@@ -129,6 +129,7 @@ class ObjectStorage:
         table.add(None, "status", {Verb.GET: Handler(reads.get), **changes})
         for part in ("resize", "ephemeralcontainers"):
             table.add(kind_names.PODS, part, {Verb.GET: Handler(reads.get), **changes})
+        table.add(kind_names.SIGNING_REQUESTS, "approval", {Verb.GET: Handler(reads.get), **changes})
         change = ScaleChange(bodies, clock, self._reads, custom)
         scales = WriteHandlers(self.writes, change, authorizers)
         scaled = Handler(scales.update, has_small_body=True)

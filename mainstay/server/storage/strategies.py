@@ -9,6 +9,7 @@ so. `requires_version` is of those that replace an object as a whole.
     …/status of a pod, nothing else      POD_STATUS     validation; the spec is neither read nor looked at
     …/resize of a pod                    RESIZE         validation; only amounts of resources may change
     …/ephemeralcontainers of a pod       EPHEMERAL      refused
+    …/approval of a signing request      APPROVAL       validation; only its conditions may change
     …/scale, …/finalize                  Subresource    validation
 
 A binding writes a pod in its own way (server/placement/binding.py), and so does a deletion (writes.py).
@@ -131,6 +132,20 @@ class SubresourcePart(ObjectPart):
         require_valid(kind, new, old)
 
 
+class ApprovalPart(ObjectPart):
+    """What approvers say of a signing request: the conditions of its status."""
+
+    subresource = "approval"
+
+    def restrict(self, kind: Kind, new: Object, old: Object) -> Object:
+        conditions = (new.get("status") or {}).get("conditions") or []
+        status = {**(old.get("status") or {}), "conditions": conditions}
+        return {**old, "metadata": dict(old["metadata"]), "status": status}
+
+    def admit(self, admission: Sequence[Admission], kind: Kind, new: Object, old: Object | None) -> None:
+        require_valid(kind, new, old)
+
+
 class PodSpecPart(ObjectPart):
     """A part of a pod's spec that may change while the pod runs: `validate` says which."""
 
@@ -151,6 +166,7 @@ OBJECT: Final = ObjectPart()
 STATUS: Final = StatusPart()
 RESIZE: Final = PodSpecPart("resize", validate_resize)
 EPHEMERAL: Final = PodSpecPart("ephemeralcontainers", validate_ephemeral)
+APPROVAL: Final = ApprovalPart()
 POD_STATUS: Final = PodStatusPart()
 
 
@@ -164,6 +180,8 @@ def part_for(subresource: str) -> ObjectPart:
             return RESIZE
         case "ephemeralcontainers":
             return EPHEMERAL
+        case "approval":
+            return APPROVAL
         case other:
             return SubresourcePart(other)
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mainstay.env import Chance
+from mainstay.server.auth.request_signer import ClusterAuthority
 from mainstay.store import open_memory
 from mainstay.store.etcd import EtcdStore
 from mainstay.store.interface import Store
@@ -42,7 +43,7 @@ def mounts(container: Any) -> list[Any]:
 
 
 async def test_a_pod_gets_token_ca_and_namespace_at_the_well_known_path(sim, which):
-    async with a_server(sim, store=await a_store(which), authorities=PEM) as client:
+    async with a_server(sim, store=await a_store(which), authority=ClusterAuthority(PEM)) as client:
         pod = await client.create(PODS, a_pod("web", initContainers=[{"name": "i", "image": "x:1"}]))
 
         spec = pod["spec"]
@@ -141,7 +142,7 @@ async def test_a_pod_in_a_namespace_that_does_not_exist_is_told_so(sim, which):
 
 
 async def test_a_pod_that_comes_right_after_its_namespace_is_accepted(sim, which):
-    async with a_server(sim, store=await a_store(which), authorities=PEM) as client:
+    async with a_server(sim, store=await a_store(which), authority=ClusterAuthority(PEM)) as client:
         await client.create(NAMESPACES, {"metadata": {"name": "team"}})
         await client.create(f"{NAMESPACES}/team/pods", a_pod("web"))
 
