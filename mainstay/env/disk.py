@@ -7,6 +7,7 @@ in one line, and the simulated disk (sim/disk.py) does exactly that.
     sync      when it returns, what was appended before is there after a power cut
     rename    atomic; durable when it returns, and replaces what had that name
     truncate  like append: counts only once synced
+    overwrite like append: until the file is synced, any part of it may be there, before or instead of the rest
 """
 
 import contextlib
@@ -44,6 +45,9 @@ class Disk(Protocol):
 
     def truncate(self, name: str, size: int) -> None:
         """Cut a file down to its first `size` bytes."""
+
+    def overwrite(self, name: str, offset: int, data: bytes) -> None:
+        """Write over bytes that a file has. It takes no more room. Raises `FileNotFoundError`."""
 
     def sync(self, name: str) -> None:
         """Make what a file holds, and its name, survive a power cut."""
@@ -154,6 +158,10 @@ class SystemDisk:
         root.mkdir(parents=True, exist_ok=True)
         self.root = root
         self._files: dict[str, int] = {}
+        self._in_place: dict[str, int] = {}
+        """Files that are overwritten: what is written through the other descriptors goes to the end."""
+        self._named: set[str] = set()
+        """Files whose name is durable."""
         self._locks: list[int] = []
 
     def names(self) -> list[str]:
@@ -172,9 +180,17 @@ class SystemDisk:
     def truncate(self, name: str, size: int) -> None:
         os.ftruncate(self._file(name), size)
 
+    def overwrite(self, name: str, offset: int, data: bytes) -> None:
+        if name not in self._in_place:
+            self._in_place[name] = os.open(self.root / name, os.O_RDWR | os.O_CLOEXEC)
+        with self._telling_when_full():
+            os.pwrite(self._in_place[name], data, offset)
+
     def sync(self, name: str) -> None:
-        os.fsync(self._file(name))
-        self.sync_names()
+        self._sync_data(self._in_place[name] if name in self._in_place else self._file(name))
+        if name not in self._named:
+            self.sync_names()
+            self._named.add(name)
 
     def rename(self, old: str, new: str) -> None:
         # Descriptors follow the file, not the name: drop both so that the next use opens by name.
@@ -189,8 +205,18 @@ class SystemDisk:
         self.sync_names()
 
     def release(self, name: str) -> None:
-        if (file := self._files.pop(name, None)) is not None:
-            os.close(file)
+        self._named.discard(name)
+        for files in (self._files, self._in_place):
+            if (file := files.pop(name, None)) is not None:
+                os.close(file)
+
+    def link(self, name: str, other: str) -> bool:
+        """Give a file a second name, under which it stays when the first one is removed. False: that cannot be here."""
+        try:
+            os.link(self.root / name, self.root / other)
+        except OSError:
+            return False
+        return True
 
     def is_in_place(self, name: str) -> bool:
         file = self._files.get(name)
@@ -217,9 +243,11 @@ class SystemDisk:
             os.pwrite(file, holder.encode(), 0)
 
     def close(self) -> None:
-        for file in (*self._files.values(), *self._locks):
+        for file in (*self._files.values(), *self._in_place.values(), *self._locks):
             os.close(file)
         self._files.clear()
+        self._in_place.clear()
+        self._named.clear()
         self._locks.clear()
 
     def _file(self, name: str) -> int:
@@ -227,6 +255,14 @@ class SystemDisk:
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._files[name] = os.open(self.root / name, flags, 0o600)
         return self._files[name]
+
+    @staticmethod
+    def _sync_data(file: int) -> None:
+        # Also of a file that has grown: what is needed to read it again is synced too, only its times are not.
+        if hasattr(os, "fdatasync"):
+            os.fdatasync(file)
+        else:
+            os.fsync(file)
 
     @contextlib.contextmanager
     def _telling_when_full(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""A disk that can lose power, tear writes, lie about syncing, and fill up.
+"""A disk that can lose power, tear writes, lie about syncing, fill up, and damage what was written to it.
 
 Each file remembers what was synced and, apart from that, what was done to it since. A power cut keeps the synced part
 and asks `choose` what became of the rest: by default nothing survives, otherwise all of it, a part of it, or a part
@@ -70,6 +70,22 @@ class SimDisk:
     def used_bytes(self) -> int:
         return sum(len(file.current) for file in self._files.values())
 
+    def flip(self, name: str, bit: int) -> None:
+        """Let one bit of a file be another one than was written: the disk has damaged it, synced or not."""
+        file = self._existing(name)
+        file.current[bit // 8] ^= 1 << bit % 8
+        file.synced = bytes(file.current)
+
+    def cut_short(self, name: str, size: int) -> None:
+        """Let a file have lost all but its first bytes, durably."""
+        file = self._existing(name)
+        del file.current[size:]
+        file.synced = bytes(file.current)
+
+    def list_sizes(self) -> dict[str, int]:
+        """How large each file is, in the order of names."""
+        return {name: len(self._files[name].current) for name in sorted(self._files)}
+
     def wipe(self) -> None:
         """Another disk is in its place, with nothing on it."""
         self._files.clear()
@@ -98,6 +114,17 @@ class SimDisk:
         current = bytes(file.current)
         if current == file.synced:
             return current
+        if len(current) == len(file.synced):
+            # It was overwritten: the first so many bytes of the new state, and then the old one.
+            match Survival(self._choose(f"{name}/overwritten", Survival.TORN_THEN_UNFILLED)):
+                case Survival.NOTHING:
+                    return file.synced
+                case Survival.EVERYTHING:
+                    return current
+                case _:
+                    changed = [at for at, byte in enumerate(current) if byte != file.synced[at]]
+                    torn_at = changed[self._choose(f"{name}/torn-at", len(changed))]
+                    return current[:torn_at] + file.synced[torn_at:]
         if not current.startswith(file.synced):
             # It was truncated, and that was not synced: either state may be found.
             return (file.synced, current)[self._choose(f"{name}/truncated", 2)]
@@ -135,6 +162,15 @@ class SimDisk:
     def truncate(self, name: str, size: int) -> None:
         self._operate()
         del self._existing(name).current[size:]
+
+    def overwrite(self, name: str, offset: int, data: bytes) -> None:
+        self._operate()
+        file = self._existing(name)
+        if self._fails("overwrite"):
+            data = data[: self._choose(f"{name}/written-before-error", len(data) + 1)]
+            file.current[offset : offset + len(data)] = data
+            raise OSError(errno.EIO, f"input/output error on the disk of {self._label}")
+        file.current[offset : offset + len(data)] = data
 
     def sync(self, name: str) -> None:
         self._operate()

@@ -2,8 +2,12 @@
 
 The file is a sequence of frames (env/frames.py). A frame holds the rows of one append, or one step of
 compaction, so it is all there or not there. It is synced before the next one is begun; a crash can therefore damage
-only the last one, and a damaged frame with something after it is not a crash but corruption. The file is rewritten
-when it is opened, if more than half of it is outdated.
+only the last one, and a damaged frame with something after it is not a crash but corruption. After the frame the
+high-water mark is synced (high_water.py), and only then the append is acknowledged: a log that was cut short, wherever
+that is, is noticed on opening (log_chain.py), and left as it is. The file is rewritten when it is opened, if more than
+half of it is outdated.
+
+Formats: 1 had no anchor and no mark; it is upgraded on opening.
 """
 
 import contextlib
@@ -17,20 +21,26 @@ from mainstay.env import frames
 from mainstay.env.disk import Disk, DiskFull, Locked
 from mainstay.env.tasks import Worker
 from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreInUse
-from mainstay.store.log import LogPosition, LogRow, Recovered, decode_row, encode_row, require_complete
+from mainstay.store.high_water import HighWaterFile
+from mainstay.store.log import LogPosition, LogRow, Recovered, checksum, decode_row, encode_row
+from mainstay.store.log_chain import HighWater, LogAnchor, LogChain, ReplacedRow
 from mainstay.store.sealer import PLAIN, Sealer
 
 FILE: Final = "log"
 NEW_FILE: Final = "log.new"
+MARK: Final = "log.mark"
 LOCK: Final = "log.lock"
-_MAGIC: Final = b"MAINSTAY LOG 1\n"
+_MAGIC: Final = b"MAINSTAY LOG 2\n"
+_FIRST_MAGIC: Final = b"MAINSTAY LOG 1\n"
 
 
 class _Frame(msgspec.Struct, array_like=True):
-    """Rows to add or replace, as (revision, encoded writes; empty if the row is gone). `compacted`: 0 if unchanged."""
+    """Rows to add or replace, as (revision, encoded writes; empty if the row is gone). `compacted`: 0 if unchanged, as
+    is the anchor if it is None."""
 
     compacted: int
     rows: list[tuple[int, bytes]]
+    anchor: LogAnchor | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -49,6 +59,8 @@ class DiskLog:
         self._is_broken = False
         """A write has failed, and what is in the file now is unknown."""
         self._position = LogPosition()
+        self._mark = HighWaterFile(disk, MARK)
+        self._chain = LogChain()
 
     async def open(self) -> Recovered:
         recovered = await self._worker.run(self._open)
@@ -57,12 +69,12 @@ class DiskLog:
 
     async def append(self, rows: Sequence[LogRow]) -> None:
         self._position.check_append(rows)
-        await self._worker.run(self._append, _frame(0, rows, self._sealer))
+        await self._worker.run(self._append_rows, rows)
         self._position.newest = rows[-1].revision
 
     async def compact(self, compacted: int, rows: Sequence[LogRow]) -> None:
         self._position.check_compaction(compacted, rows)
-        await self._worker.run(self._append, _frame(compacted, rows, self._sealer))
+        await self._worker.run(self._compact, compacted, rows)
         self._position.compacted = compacted
 
     async def close(self) -> None:
@@ -82,39 +94,63 @@ class DiskLog:
 
     def _read(self) -> Recovered:
         data = self._disk.read(FILE) if FILE in self._disk.names() else b""
-        if len(data) < len(_MAGIC) and _MAGIC.startswith(data):  # New, or its making was cut short.
-            self._rewrite(0, {})
+        acknowledged = self._mark.read()
+        if not data and acknowledged in (None, self._chain.head):  # New, or its making was cut short.
+            self._mark.create(self._chain.head)
+            self._rewrite(self._chain.anchor, {})
             return Recovered(0, [])
-        if not data.startswith(_MAGIC):
-            raise Corrupt("the file is not a Mainstay log. Restore it from a backup, or move it away to start empty")
+        is_first_format = data.startswith(_FIRST_MAGIC)
+        if data and not is_first_format and not data.startswith(_MAGIC):
+            raise Corrupt("the file is not a Mainstay log")
+        if acknowledged is None and not is_first_format:
+            raise Corrupt(f"{MARK} is missing: without it, whether all that was acknowledged is here cannot be told")
 
-        compacted = 0
+        anchor = LogAnchor()
         rows: dict[int, bytes] = {}
-        self._size = len(_MAGIC)
-        for frame, end in _frames(data):
-            compacted = max(compacted, frame.compacted)
+        end = len(_MAGIC)
+        for frame, frame_end in _frames(data):
+            end = frame_end
+            if frame.anchor is not None:
+                anchor = frame.anchor
+            elif frame.compacted:
+                anchor = LogAnchor(frame.compacted)
             for revision, writes in frame.rows:
                 if writes:
                     rows[revision] = writes
                 else:
                     rows.pop(revision, None)
-            self._size = end
+        checksums = {revision: checksum(revision, rows[revision]) for revision in sorted(rows)}
+        if is_first_format:  # It says only how far it was compacted: the rest is as it is found.
+            before = [each for revision, each in checksums.items() if revision <= anchor.compacted]
+            anchor = LogAnchor(anchor.compacted, 0, len(before), sum(before))
+        self._chain = LogChain(anchor, checksums)
+        for fault in self._chain.find_faults(acknowledged, is_chained=not is_first_format):
+            raise Corrupt(fault)
+        recovered = Recovered(
+            anchor.compacted, [decode_row(revision, rows[revision], self._sealer) for revision in checksums]
+        )
+
+        self._size = end
+        if is_first_format:
+            self._mark.create(self._chain.head)
+            self._rewrite(anchor, rows)
+            return recovered
         if self._size < len(data):
             self._disk.truncate(FILE, self._size)
             self._disk.sync(FILE)
-
-        revisions = sorted(rows)
-        require_complete(compacted, revisions)
+        if self._chain.head != acknowledged:
+            self._mark.settle(self._chain.head)  # The last frame was durable, but was not acknowledged.
         if sum(map(len, rows.values())) < self._size // 2:
             # It only saves room: a disk without any must not keep the log from being opened.
             with contextlib.suppress(StorageFull):
-                self._rewrite(compacted, rows)
-        return Recovered(compacted, [decode_row(revision, rows[revision], self._sealer) for revision in revisions])
+                self._rewrite(anchor, rows)
+        return recovered
 
-    def _rewrite(self, compacted: int, rows: dict[int, bytes]) -> None:
+    def _rewrite(self, anchor: LogAnchor, rows: dict[int, bytes]) -> None:
         if NEW_FILE in self._disk.names():
             self._disk.remove(NEW_FILE)
-        data = _MAGIC + _encode(_Frame(compacted, [(revision, rows[revision]) for revision in sorted(rows)]))
+        kept = [(revision, rows[revision]) for revision in sorted(rows)]
+        data = _MAGIC + _encode(_Frame(anchor.compacted, kept, anchor))
         try:
             self._disk.append(NEW_FILE, data)
         except DiskFull as error:
@@ -123,6 +159,28 @@ class DiskLog:
         self._disk.sync(NEW_FILE)
         self._disk.rename(NEW_FILE, FILE)
         self._size = len(data)
+
+    def _append_rows(self, rows: Sequence[LogRow]) -> None:
+        written = [(row.revision, encode_row(row, self._sealer)) for row in rows]
+        checksums = [checksum(revision, writes) for revision, writes in written]
+        self._append(_encode(_Frame(0, written)))
+        self._acknowledge(self._chain.head_after(checksums))
+        self._chain.append(checksums)
+
+    def _acknowledge(self, head: HighWater) -> None:
+        """Let the mark say that all up to here will be acknowledged."""
+        try:
+            self._mark.write(head)
+        except OSError as error:
+            self._is_broken = True
+            raise OutcomeUnknown(f"{MARK} could not be written: {error}") from error
+
+    def _compact(self, compacted: int, rows: Sequence[LogRow]) -> None:
+        written = [(row.revision, encode_row(row, self._sealer) if row.writes else b"") for row in rows]
+        replaced = [ReplacedRow(revision, checksum(revision, data) if data else None) for revision, data in written]
+        anchor = self._chain.anchor_after(compacted, replaced)
+        self._append(_encode(_Frame(compacted, written, anchor)))
+        self._chain.compact(anchor, replaced)
 
     def _append(self, frame: bytes) -> None:
         if self._is_broken:
@@ -145,11 +203,6 @@ class DiskLog:
         except OSError as error:
             self._is_broken = True
             raise OutcomeUnknown(f"the log could not be cut back: {error}") from error
-
-
-def _frame(compacted: int, rows: Sequence[LogRow], sealer: Sealer) -> bytes:
-    encoded = [(row.revision, encode_row(row, sealer) if row.writes else b"") for row in rows]
-    return _encode(_Frame(compacted, encoded))
 
 
 def _encode(frame: _Frame) -> bytes:

@@ -141,13 +141,3 @@ def decode_row(revision: int, data: bytes, sealer: Sealer = PLAIN) -> LogRow:
 def checksum(revision: int, data: bytes) -> int:
     """Of a row's revision and bytes, so that a row found in another's place is noticed as well."""
     return zlib.crc32(data, revision & 0xFFFFFFFF)
-
-
-def require_complete(compacted: int, revisions: Sequence[int]) -> None:
-    """Raise `Corrupt` unless every revision after the compacted one is there: rows do not vanish by themselves."""
-    expected = max(compacted, FIRST_REVISION) + 1
-    for revision in revisions:
-        if revision > compacted:
-            if revision != expected:
-                raise Corrupt(f"revision {expected} is missing: the next one found is {revision}")
-            expected += 1

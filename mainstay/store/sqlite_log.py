@@ -3,30 +3,38 @@
 SQLite is used as a log only: rows are added at the end, read once when the store is opened, and removed by
 compaction. Everything else is answered from memory. Write-ahead mode with `synchronous=FULL`: when a commit returns,
 it has been synced. A group of transactions is a single INSERT statement, which is a transaction of its own: one sync,
-and nothing to roll back.
+and nothing to roll back. Then the high-water mark is synced (high_water.py), and only then the group is acknowledged.
 
-Found on opening: a file that is not SQLite, or not ours, or of a newer format; a row whose bytes do not match their
-checksum; a missing revision. Not found: damage to a write-ahead file that was not yet moved into the database, which
-SQLite takes for the end of the log.
+Found on opening, whatever part of the database, its write-ahead file or the mark is damaged, old or gone: a log that is
+not all that was acknowledged (log_chain.py). It is refused, and left as it was found: SQLite would drop a damaged
+write-ahead file when it is closed, so that one is kept under a second name meanwhile.
+
+Formats: 1 had no anchor and no mark; it is upgraded on opening. An older Mainstay refuses format 2.
 """
 
+import contextlib
 import logging
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from mainstay.env.disk import Locked, SystemDisk
+from mainstay.env.disk import DiskFull, Locked, SystemDisk
 from mainstay.env.tasks import Worker
 from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreError, StoreInUse, StoreUnavailable
-from mainstay.store.log import LogPosition, LogRow, Recovered, checksum, decode_row, encode_row, require_complete
+from mainstay.store.high_water import HighWaterFile
+from mainstay.store.log import LogPosition, LogRow, Recovered, checksum, decode_row, encode_row
+from mainstay.store.log_chain import HighWater, LogAnchor, LogChain, ReplacedRow
 from mainstay.store.sealer import PLAIN, Sealer
 
 DATABASE: Final = "store.db"
+WAL: Final = "store.db-wal"
+KEPT_WAL: Final = "store.db-wal.kept"
+MARK: Final = "store.mark"
 LOCK: Final = "store.lock"
 NOTE: Final = "store.note"
 APPLICATION_ID: Final = 0x4D_53_54_59  # "MSTY": how we know the file for ours.
-FORMAT: Final = 1
+FORMAT: Final = 2
 FREE_PAGES_KEPT: Final = 256  # What is written next finds room there.
 SHRINK_PAGES: Final = 2048  # At a time, after each step of a compaction.
 PAGE_BYTES: Final = (
@@ -49,6 +57,8 @@ class SqliteLog:
         self._worker = Worker("sqlite log")
         self._connection: sqlite3.Connection | None = None
         self._position = LogPosition()
+        self._mark = HighWaterFile(disk, MARK)
+        self._chain = LogChain()
 
     async def open(self) -> Recovered:
         recovered = await self._worker.run(self._open)
@@ -77,13 +87,17 @@ class SqliteLog:
                 f"the store in {self._disk.root} is in use by {error.holder}: stop that one, or use another directory"
             ) from None
         try:
-            return self._read()
+            with _keeping_evidence(self._disk, self._close_connection):
+                return self._read()
         except sqlite3.Error as error:
             self._close()
             raise self._cannot_open(error) from error
         except Corrupt as error:
             self._close()
             raise self._damaged(str(error)) from error
+        except DiskFull as error:
+            self._close()
+            raise StorageFull(str(error)) from error
         except BaseException:
             self._close()
             raise
@@ -103,14 +117,13 @@ class SqliteLog:
         return Corrupt(f"{self._path}: {problem}. {cure}")
 
     def _read(self) -> Recovered:
-        # One thread uses it at a time, but a worker does not promise that it is always the same one.
-        self._connection = connection = sqlite3.connect(
-            self._path, isolation_level=None, check_same_thread=False, cached_statements=512
-        )
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        self._connection = connection = connect(self._disk)
         if _is_empty(connection):
             self._create(connection)
-        _require_ours(connection)
+        found = _require_ours(connection)
+        acknowledged = self._mark.read()
+        if acknowledged is None and found == FORMAT:
+            raise Corrupt(f"{MARK} is missing: without it, whether all that was acknowledged is here cannot be told")
         if NOTE not in self._disk.names():
             self._write_note()
         connection.execute("PRAGMA journal_mode = WAL")
@@ -118,56 +131,87 @@ class SqliteLog:
         (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
         connection.execute(f"PRAGMA max_page_count = {self._size_bytes_max // page_bytes}")
 
-        compacted = _read_mark(connection)
-        rows = []
-        for revision, found, writes in connection.execute(
-            "SELECT revision, checksum, writes FROM rows ORDER BY revision"
-        ):
+        rows, checksums = [], {}
+        for revision, expected, writes in connection.execute(_ALL_ROWS):
             # In a damaged file, what is read may not even be bytes.
-            if type(writes) is not bytes or found != checksum(revision, writes):
+            if type(writes) is not bytes or expected != checksum(revision, writes):
                 raise Corrupt(f"the row of revision {revision} does not match its checksum")
             rows.append(decode_row(revision, writes, self._sealer))
-        require_complete(compacted, [row.revision for row in rows])
-        return Recovered(compacted, rows)
+            checksums[revision] = expected
+        anchor = _read_anchor(connection) if found == FORMAT else _read_first_anchor(connection, checksums)
+        chain = LogChain(anchor, checksums)
+        for fault in chain.find_faults(acknowledged, is_chained=found == FORMAT):
+            raise Corrupt(fault)
+        if found < FORMAT:
+            self._upgrade(connection, chain)
+        elif chain.head != acknowledged:
+            self._mark.settle(chain.head)  # The last group was durable, but was not acknowledged.
+        self._chain = chain
+        return Recovered(anchor.compacted, rows)
 
     def _create(self, connection: sqlite3.Connection) -> None:
         # The note is written last and never changes: an empty database beside it has lost what was in it.
         if NOTE in self._disk.names():
             raise Corrupt("the database is empty, though a store was made here")
-        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # Or the file would never shrink.
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(_SCHEMA)
+        self._mark.create(LogChain().head)
+        create_tables(connection)
         self._write_note()
 
+    def _upgrade(self, connection: sqlite3.Connection, chain: LogChain) -> None:
+        """From format 1. If it is cut short anywhere, it is begun again: until the end it is a log of format 1, whose
+        mark is not ahead of it."""
+        self._mark.create(chain.head)
+        connection.executescript(_upgrade_script(chain.anchor))
+        _move_into_database(connection)
+        _log.info("%s: upgraded to format %d", self._path, FORMAT)
+
     def _write_note(self) -> None:
-        self._disk.append(NOTE, f"A Mainstay store, format {FORMAT}. Copy or move the directory as a whole.\n".encode())
+        self._disk.append(NOTE, b"A Mainstay store. Copy or move the directory as a whole.\n")
         self._disk.sync(NOTE)
 
     def _append(self, rows: Sequence[LogRow]) -> None:
         parameters: list[int | bytes] = []
+        checksums = []
         for row in rows:
             writes = encode_row(row, self._sealer)
-            parameters += (row.revision, checksum(row.revision, writes), writes)
+            checksums.append(found := checksum(row.revision, writes))
+            parameters += (row.revision, found, writes)
         self._execute("INSERT INTO rows VALUES " + ",".join(["(?,?,?)"] * len(rows)), parameters)
+        self._acknowledge(self._chain.head_after(checksums))
+        self._chain.append(checksums)
+
+    def _acknowledge(self, head: HighWater) -> None:
+        """Let the mark say that all up to here will be acknowledged."""
+        try:
+            self._mark.write(head)
+        except (OSError, DiskFull) as error:
+            # The rows are there, and nothing may come after them that is acknowledged.
+            self._give_up()
+            raise OutcomeUnknown(f"{self._disk.root / MARK}: {error}") from error
 
     def _compact(self, compacted: int, rows: Sequence[LogRow]) -> None:
+        written = [(row.revision, encode_row(row, self._sealer) if row.writes else None) for row in rows]
+        replaced = [
+            ReplacedRow(revision, None if writes is None else checksum(revision, writes))
+            for revision, writes in written
+        ]
+        anchor = self._chain.anchor_after(compacted, replaced)
         self._execute("BEGIN")
         try:
-            self._execute("UPDATE mark SET compacted = ?, checksum = ?", (compacted, checksum(compacted, _MARK)))
-            for row in rows:
-                if row.writes:
-                    writes = encode_row(row, self._sealer)
-                    values = (checksum(row.revision, writes), writes, row.revision)
-                    self._execute("UPDATE rows SET checksum = ?, writes = ? WHERE revision = ?", values)
+            self._execute(_SET_ANCHOR, _anchor_values(anchor))
+            for (revision, writes), row in zip(written, replaced, strict=True):
+                if writes is None or row.checksum is None:
+                    self._execute("DELETE FROM rows WHERE revision = ?", (revision,))
                 else:
-                    self._execute("DELETE FROM rows WHERE revision = ?", (row.revision,))
+                    values = (row.checksum, writes, revision)
+                    self._execute("UPDATE rows SET checksum = ?, writes = ? WHERE revision = ?", values)
             self._execute("COMMIT")
         except StorageFull:
             # SQLite may or may not have rolled back by itself.
             if self._connection is not None and self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
+        self._chain.compact(anchor, replaced)
         self._shrink()
 
     def _shrink(self) -> None:
@@ -191,39 +235,109 @@ class SqliteLog:
             if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
                 raise StorageFull(f"{self._path}: {error}; compact, or free some space") from error
             # Nothing may come after it: a write that waits for its turn must not end up in what this one left open.
-            self._connection.close()
-            self._connection = None
+            self._give_up()
             raise OutcomeUnknown(f"{self._path}: {error}") from error
 
-    def _close(self) -> None:
+    def _give_up(self) -> None:
+        if self._connection is not None:
+            # What SQLite would do on closing may fail as well, and tells nothing new.
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _close_connection(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _close(self) -> None:
+        self._close_connection()
         self._disk.close()
 
 
-_SCHEMA = f"""
-BEGIN;
-CREATE TABLE rows (revision INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, writes BLOB NOT NULL);
-CREATE TABLE mark (compacted INTEGER NOT NULL, checksum INTEGER NOT NULL);
-INSERT INTO mark VALUES (0, {checksum(0, b"compacted")});
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {FORMAT};
-COMMIT;
-"""
+def connect(disk: SystemDisk) -> sqlite3.Connection:
+    """A connection to the database in a directory, made if it is not there. It lets no other one in."""
+    # One thread uses it at a time, but a worker does not promise that it is always the same one.
+    connection = sqlite3.connect(
+        disk.root / DATABASE, isolation_level=None, check_same_thread=False, cached_statements=512
+    )
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    return connection
 
 
-_MARK: Final = b"compacted"  # In the checksum of the mark, so that it cannot be taken for that of a row.
+def create_tables(connection: sqlite3.Connection, anchor: LogAnchor = LogAnchor()) -> None:  # noqa: B008 - frozen
+    """Make an empty database a log. Durable when it returns."""
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # Or the file would never shrink.
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.executescript(f"BEGIN; {_ROWS_TABLE} {_anchor_script(anchor)} PRAGMA application_id = {APPLICATION_ID};"
+                             f" PRAGMA user_version = {FORMAT}; COMMIT;")  # fmt: skip
+    _move_into_database(connection)
+
+
+def _move_into_database(connection: sqlite3.Connection) -> None:
+    """Whatever becomes of the write-ahead file from now on, the form of the log does not depend on it."""
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+@contextlib.contextmanager
+def _keeping_evidence(disk: SystemDisk, close: Callable[[], None]) -> Iterator[None]:
+    """If what is done here fails, leave the write-ahead file as it was: it may have more than SQLite can read."""
+    names = disk.names()
+    if KEPT_WAL in names:  # This was cut short before.
+        disk.remove(KEPT_WAL) if WAL in names else disk.rename(KEPT_WAL, WAL)
+    is_kept = WAL in disk.names() and disk.link(WAL, KEPT_WAL)
+    try:
+        yield
+    except BaseException:
+        close()
+        if is_kept:
+            disk.rename(KEPT_WAL, WAL)
+        raise
+    if is_kept:
+        disk.remove(KEPT_WAL)
+
+
+_ALL_ROWS: Final = "SELECT revision, checksum, writes FROM rows ORDER BY revision"
+_ROWS_TABLE: Final = (
+    "CREATE TABLE rows (revision INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, writes BLOB NOT NULL);"
+)
+_SET_ANCHOR: Final = "UPDATE anchor SET compacted = ?, chain = ?, count = ?, total = ?, checksum = ?"
 _PASSING: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM,
                    sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH)  # fmt: skip
 
 
-def _read_mark(connection: sqlite3.Connection) -> int:
+def _anchor_script(anchor: LogAnchor) -> str:
+    columns = ", ".join(f"{name} INTEGER NOT NULL" for name in ("compacted", "chain", "count", "total", "checksum"))
+    return f"CREATE TABLE anchor ({columns}); INSERT INTO anchor VALUES {_anchor_values(anchor)};"
+
+
+def _upgrade_script(anchor: LogAnchor) -> str:
+    return f"BEGIN; {_anchor_script(anchor)} DROP TABLE mark; PRAGMA user_version = {FORMAT}; COMMIT;"
+
+
+def _anchor_values(anchor: LogAnchor) -> tuple[int, ...]:
+    values = anchor.compacted, anchor.chain, anchor.count, anchor.total
+    return *values, checksum(0, repr(values).encode())
+
+
+def _read_anchor(connection: sqlite3.Connection) -> LogAnchor:
+    for values in (found := connection.execute("SELECT * FROM anchor").fetchall()):
+        if len(found) == 1 and all(type(value) is int and value >= 0 for value in values):
+            anchor = LogAnchor(*values[:4])
+            if _anchor_values(anchor) == values:
+                return anchor
+    raise Corrupt("the mark of how far it was compacted does not match its checksum")
+
+
+def _read_first_anchor(connection: sqlite3.Connection, checksums: Mapping[int, int]) -> LogAnchor:
+    """The anchor of a log of format 1, which says only how far it was compacted: the rest is as it is found."""
     marks = connection.execute("SELECT compacted, checksum FROM mark").fetchall()
     if len(marks) == 1:
         compacted, found = marks[0]
-        if type(compacted) is int and compacted >= 0 and found == checksum(compacted, _MARK):
-            return compacted
+        if type(compacted) is int and compacted >= 0 and found == checksum(compacted, b"compacted"):
+            before = [each for revision, each in checksums.items() if revision <= compacted]
+            return LogAnchor(compacted, 0, len(before), sum(before))
     raise Corrupt("the mark of how far it was compacted does not match its checksum")
 
 
@@ -233,10 +347,14 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
     return bool(tables == 0 and application_id == 0)
 
 
-def _require_ours(connection: sqlite3.Connection) -> None:
+def _require_ours(connection: sqlite3.Connection) -> int:
+    """The format of the log. Raises `Corrupt` if it is none that can be read."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     if application_id != APPLICATION_ID:
         raise Corrupt("this is a SQLite database, but not a Mainstay store")
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found > FORMAT:
         raise Corrupt(f"written by a newer Mainstay (format {found}): this one reads up to format {FORMAT}")
+    if found < 1:
+        raise Corrupt(f"there is no format {found}")
+    return int(found)

@@ -51,11 +51,46 @@ def test_a_large_piece_is_appended_whole(disk: SystemDisk):
 def test_syncing_asks_the_machine_to_sync_the_file_and_its_name(disk: SystemDisk, monkeypatch: pytest.MonkeyPatch):
     disk.append("log", b"data")
     synced = []
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")))
+
+    disk.sync("log")
+    assert synced == [str(disk.root / "log"), str(disk.root)]
+
+    disk.sync("log")
+    assert synced[2:] == [str(disk.root / "log")], "the name is durable already"
+
+
+def test_a_name_is_synced_again_when_another_file_may_have_it(disk: SystemDisk, monkeypatch: pytest.MonkeyPatch):
+    disk.append("log", b"data")
+    disk.sync("log")
+    disk.remove("log")
+    disk.append("log", b"data")
+    synced = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")))
 
     disk.sync("log")
 
-    assert synced == [str(disk.root / "log"), str(disk.root)]
+    assert synced == [str(disk.root)]
+
+
+def test_bytes_are_overwritten_in_place_and_the_rest_stays(disk: SystemDisk):
+    disk.append("mark", b"0123456789")
+
+    disk.overwrite("mark", 3, b"abc")
+    disk.sync("mark")
+    disk.append("mark", b"!")
+
+    assert disk.read("mark") == b"012abc6789!"
+
+
+def test_a_file_with_a_second_name_stays_when_the_first_is_removed(disk: SystemDisk):
+    disk.append("log", b"data")
+
+    assert disk.link("log", "kept")
+    disk.remove("log")
+
+    assert disk.read("kept") == b"data"
 
 
 def test_names_are_sorted_and_only_those_of_files(disk: SystemDisk):

@@ -147,7 +147,7 @@ def test_a_disk_that_is_full_when_the_power_fails_loses_nothing_either():
     [
         (twins.acknowledges_what_did_not_fit, "the frame at byte"),
         (twins.leaves_half_a_frame_behind, "the frame at byte"),
-        (twins.does_not_sync, "the store reopened at revision"),
+        (twins.does_not_sync, "was acknowledged"),
     ],
 )
 def test_a_store_that_takes_a_disk_too_lightly_is_found_out(

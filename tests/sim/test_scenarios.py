@@ -307,7 +307,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("owners-restored", cleanup.believes_for_ever_that_an_owner_is_gone, "owners restored: "),
     ("put-back-again", caches.keeps_what_is_missing_from_a_state, "cache follows: "),
     # A store on a disk that loses power, is full, or fails
-    ("power-fails", faults.does_not_sync, "acknowledged writes: the store reopened at revision "),
+    ("power-fails", faults.does_not_sync, "a fault failed (power is back): Corrupt: the log ends at revision "),
     ("power-fails", faults.acknowledges_what_did_not_fit, "a fault failed (power is back): Corrupt: "),
     ("power-fails", faults.leaves_half_a_frame_behind, "a fault failed (power is back): Corrupt: "),
     # Connections that are dead without a word
@@ -369,7 +369,7 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("core-world", repair.leaves_reservations_alone, "orphans: "),
     ("core-world", repair.believes_its_cache, "released: "),
     ("core-world", worlds.says_when_it_looked, "quiescence: "),
-    ("disk-world", faults.does_not_sync, "acknowledged writes: the store reopened at revision "),
+    ("disk-world", faults.does_not_sync, "a fault failed (power is back): Corrupt: the log ends at revision "),
     ("full-world", worlds.takes_the_old_away_at_once, "recovery: "),
     ("full-world", jobs.ends_before_all_are_counted, "job counts: "),
     ("full-world", worlds.leaves_what_has_no_owner, "owned: "),

@@ -9,6 +9,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from mainstay.env import tasks
+from mainstay.env.invariants import BrokenInvariant
 from mainstay.sim.disk import SimDisk
 from mainstay.sim.simulation import Simulation
 from mainstay.store.disk_log import DiskLog
@@ -89,7 +90,7 @@ async def _run(simulation: Simulation, lost_sync_probability: float, error_proba
         disk.error_probability = 0
         try:
             store = await LocalStore.open(DiskLog(disk))
-        except Corrupt as error:
+        except (Corrupt, BrokenInvariant) as error:
             raise Broken(f"the store cannot be opened after a power cut: {error}") from error
         await _compare(store, told)
     await store.close()

@@ -229,7 +229,7 @@ async def test_two_compactions_at_once_do_not_get_in_each_others_way():
 async def test_a_full_disk_is_survived_and_what_was_acknowledged_is_there_after_a_restart():
     disk = SimDisk(Choices(), "disk")
     store = await LocalStore.open(DiskLog(disk))
-    disk.capacity_bytes = 5000
+    disk.capacity_bytes = disk.used_bytes + 5000
     acknowledged = 0
     with pytest.raises(StorageFull):
         for number in range(100):

@@ -6,16 +6,17 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from mainstay.env import SystemDisk, tasks
-from mainstay.store import open_sqlite
+from mainstay.store import local, open_sqlite
 from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreInUse, StoreUnavailable
 from mainstay.store.interface import Committed, DeleteEntry, Entry, Put, Store
 from mainstay.store.local import LocalStore
-from mainstay.store.log import DeletedVersion, LogRow, checksum, decode_row, encode_row
+from mainstay.store.log import LogRow, decode_row
 from mainstay.store.sqlite_log import DATABASE, SqliteLog
 
 
@@ -129,7 +130,7 @@ async def test_a_flipped_bit_in_a_value_is_found(tmp_path):
     data[data.index(bytes([77]) * 300) + 150] ^= 1
     database.write_bytes(data)
 
-    with pytest.raises(Corrupt, match=r"store\.db: the row of revision \d+ does not match its checksum.*backup"):
+    with pytest.raises(Corrupt, match=r"store\.db: the row of revision \d+ does not match its checksum"):
         await open_sqlite(tmp_path)
 
 
@@ -283,8 +284,9 @@ def test_sqlite_is_told_to_sync_with_every_commit(tmp_path):
     assert result.stdout.split() == ["2", "wal"]  # 2 is FULL: the write-ahead file is synced by each commit.
 
 
-@pytest.mark.parametrize("mark", ["UPDATE mark SET compacted = compacted + 1", "DELETE FROM mark",
-                                  "UPDATE mark SET compacted = 'x'", "INSERT INTO mark VALUES (3, 3)"])  # fmt: skip
+@pytest.mark.parametrize("mark", ["UPDATE anchor SET compacted = compacted + 1", "DELETE FROM anchor",
+                                  "UPDATE anchor SET count = 3", "UPDATE anchor SET compacted = 'x'",
+                                  "INSERT INTO anchor VALUES (3, 3, 3, 3, 3)"])  # fmt: skip
 async def test_a_damaged_mark_of_compaction_is_found_and_the_directory_is_free_again(tmp_path, mark):
     await make(tmp_path)
     with sqlite3.connect(tmp_path / DATABASE) as database:
@@ -309,26 +311,34 @@ async def test_another_reader_of_the_database_is_told_apart_from_damage(tmp_path
     await (await open_sqlite(tmp_path)).close()
 
 
-async def test_a_compaction_that_was_cut_short_is_finished_on_opening(tmp_path):
+async def test_a_compaction_that_was_cut_short_is_finished_on_opening(tmp_path, monkeypatch):
     """A deletion whose key is already gone from the log is left over, and goes too."""
-    store = await open_sqlite(tmp_path)
-    await store.commit([], [Put("a", b""), Put("b", b"")])
+    monkeypatch.setattr(local, "COMPACTION_STEP_CHANGES", 1)
+    log = SqliteLog(SystemDisk(tmp_path))
+    store = await LocalStore.open(log)
+    await store.commit([], [Put("a", b"")])
+    await store.commit([], [Put("b", b"")])
     await store.commit([], [DeleteEntry("a"), Put("b", b"2")])
-    await store.commit([], [Put("c", b"")])
-    await store.compact(3)
     before = await store.range("")
+    honest = log.compact
+    steps: list[int] = []
+
+    async def compact(compacted: int, rows: Sequence[LogRow]) -> None:
+        if steps:
+            raise OutcomeUnknown("killed")
+        steps.append(compacted)
+        await honest(compacted, rows[:1])
+
+    monkeypatch.setattr(log, "compact", compact)
+    with pytest.raises(OutcomeUnknown, match="killed"):
+        await store.compact(4)
     await store.close()
-    with sqlite3.connect(tmp_path / DATABASE) as database:
-        writes = encode_row(LogRow(3, (DeletedVersion("a", 3), Entry("b", b"2", 2, 3, 2))))
-        values = (checksum(3, writes), writes)
-        database.execute("UPDATE rows SET checksum = ?, writes = ? WHERE revision = 3", values)
-    database.close()
 
     store = await open_sqlite(tmp_path)
     assert await store.range("") == before
     await store.close()
 
     database = sqlite3.connect(tmp_path / DATABASE)
-    (writes,) = database.execute("SELECT writes FROM rows WHERE revision = 3").fetchone()
+    rows = database.execute("SELECT revision, writes FROM rows").fetchall()
     database.close()
-    assert decode_row(3, writes) == LogRow(3, (Entry("b", b"2", 2, 3, 2),))
+    assert [decode_row(*row) for row in rows] == [LogRow(4, (Entry("b", b"2", 3, 4, 2),))]

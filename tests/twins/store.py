@@ -16,7 +16,7 @@ from mainstay.store.holds import RevisionHolds
 from mainstay.store.index import StoreIndex
 from mainstay.store.interface import Committed, TransactionRefused
 from mainstay.store.local import LocalStore
-from mainstay.store.log import LogRow
+from mainstay.store.log import LogRow, encode_row
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 
@@ -77,13 +77,16 @@ def believes_a_torn_frame(patch: pytest.MonkeyPatch) -> None:
 def writes_each_row_in_a_frame_of_its_own(patch: pytest.MonkeyPatch) -> None:
     """Splits a transaction: its first write is durable before its second."""
 
-    async def append(self: DiskLog, rows: Sequence[LogRow]) -> None:
-        for row in rows:
-            for count in range(1, len(row.writes) + 1):
-                part = LogRow(row.revision, row.writes[:count])
-                await self._worker.run(self._append, disk_log._frame(0, [part], self._sealer))
+    honest = DiskLog._append_rows
 
-    patch.setattr(DiskLog, "append", append)
+    def append_rows(self: DiskLog, rows: Sequence[LogRow]) -> None:
+        for row in rows:
+            for count in range(1, len(row.writes)):
+                part = (row.revision, encode_row(LogRow(row.revision, row.writes[:count]), self._sealer))
+                self._append(disk_log._encode(disk_log._Frame(0, [part])))
+        honest(self, rows)
+
+    patch.setattr(DiskLog, "_append_rows", append_rows)
 
 
 def forgets_a_deletion_before_what_it_deleted(patch: pytest.MonkeyPatch) -> None:
