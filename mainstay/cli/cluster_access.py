@@ -174,6 +174,8 @@ def load_config(kubeconfig: str, context: str = "", environ: Mapping[str, str] =
                 raise BadConfig(f"{path}: {error}") from None
         if environ.get("KUBERNETES_SERVICE_HOST"):
             return in_cluster(environ)
+        if listed := environ.get("KUBECONFIG", ""):
+            raise click.ClickException(f"kubeconfig {listed} not found: correct KUBECONFIG, or use --kubeconfig")
     except BadConfig as error:
         raise click.ClickException(str(error)) from None
     raise click.ClickException("no kubeconfig found: start a cluster with `mainstay up`, or name one with --kubeconfig")

@@ -61,7 +61,12 @@ async def compare_records(
 
     placements = find_placements(records)
     if not placements:
-        raise click.ClickException("no scheduler decisions in this time: use a longer --since")
+        components = ", ".join(sorted({each.component for each in records}))
+        raise click.ClickException(
+            f"--policy compares decisions of schedulers, and these are of {components}: remove --component"
+            if components
+            else "no decisions in this time: use a longer --since"
+        )
     total = len(placements)
     step = max(total // _STEPS, 1)
 
@@ -84,7 +89,7 @@ def render_comparison(screen: Screen, found: "PolicyComparison", *, is_wide: boo
     base = "" if found.has_scope else " as the policy of all pods that no scope selects"
     lines += ["", f"Candidate {found.candidate}{base}{takes}", ""]
     if not found.applied:
-        return [*lines, "The candidate applies to none of these decisions: check its scope."]
+        return [*lines, _explain_none(found)]
     share = 100 * found.different / found.compared
     lines.append(
         f"Per decision, on the recorded view: {found.different} of {render_count(found.compared, 'decision')} differ"
@@ -103,6 +108,16 @@ def render_comparison(screen: Screen, found: "PolicyComparison", *, is_wide: boo
     if found.forward is not None:
         lines += ["", *_render_forward(screen, found.forward)]
     return lines
+
+
+def _explain_none(found: "PolicyComparison") -> str:
+    """Why the candidate would have decided nothing."""
+    kept = sum(found.kept.values())
+    if not kept:
+        return f"The candidate applies to none of these decisions: none of {found.compared} is in its scope."
+    names = " and ".join(f"{name} ({count})" for name, count in sorted(found.kept.items()))
+    text = f"The candidate applies to none of these decisions: of {found.compared}, {kept} are in its scope, but"
+    return f"{text} more specific policies apply to them: {names}."
 
 
 def _render_integrity(found: "PolicyComparison", is_wide: bool) -> list[str]:

@@ -17,6 +17,9 @@ TOP_COMMANDS: Final = (
     CommandEntry("Commands", "queues", "Show the work queues of controllers", "mainstay.cli.top:queues"),
 )
 
+TERMINAL_SHOWN: Final = 10
+"""Objects of each queue."""
+
 
 @click.group(cls=LazyGroup, table=TOP_COMMANDS)
 def top() -> None:
@@ -89,4 +92,29 @@ async def show_queues(client: "Client", screen: Screen, now: "datetime", output:
         ]
         for line in TableText(titles, is_coloured=screen.is_coloured).lines(rows, with_titles=True):
             screen.say(line)
+        for name in dict.fromkeys(queue["name"] for queue in found if queue["terminal"]):
+            for line in await _name_terminal(client, name):
+                screen.note(line)
     return Exit.BLOCKED if any(queue["terminal"] for queue in found) else Exit.SATISFIED
+
+
+async def _name_terminal(client: "Client", queue: str) -> list[str]:
+    """The objects that a controller no longer retries: they have the condition `Stalled`. Raises `ApiError`."""
+    from mainstay.api.object_key import ObjectKey
+    from mainstay.api.pod_state import find_condition
+    from mainstay.controllers.registry import CONTROLLERS
+    from mainstay.loop.conditions import STALLED
+
+    kind = next((each.kind for each in CONTROLLERS if each.name == queue), None)
+    if kind is None:
+        return [f"Terminal keys of {queue}: the condition {STALLED} of their objects says why."]
+    lines = []
+    for obj in (await client.list(kind)).items:
+        said = find_condition(obj, STALLED) or {}
+        if said.get("status") == "True":
+            key = ObjectKey(obj["metadata"].get("namespace") or "", obj["metadata"]["name"])
+            lines.append(f"Terminal in {queue}: {kind.plural} {key}: {said.get('reason')}: {said.get('message')}")
+    if len(lines) > TERMINAL_SHOWN:
+        more = len(lines) - TERMINAL_SHOWN
+        lines = [*lines[:TERMINAL_SHOWN], f"and {more} more {kind.plural} with the condition {STALLED}"]
+    return lines

@@ -85,6 +85,12 @@ _GRAVEST_FIRST: Final = (
 )
 
 
+_CAPACITY: Final = frozenset(
+    {RefusalReason.INSUFFICIENT_RESOURCE, RefusalReason.NODE_TOO_SMALL, RefusalReason.HELD_BY_GHOSTS}
+)
+_SPREAD: Final = frozenset({RefusalReason.SKEW_TOO_LARGE, RefusalReason.ZONE_SKEW_TOO_LARGE})
+
+
 def find_gravest(reasons: Collection[str]) -> str:
     """The one of several reasons to name where there is room for one. Empty: none of them is known."""
     return next((str(each) for each in _GRAVEST_FIRST if each in reasons), "")
@@ -132,8 +138,16 @@ class Unschedulable:
 
     @property
     def cause(self) -> str:
-        """The reason to name where there is room for one."""
-        return find_gravest([refusal.reason for refusal in self.refusals])
+        """The reason to name where there is room for one. Where some nodes have room and only a bound on skews refuses
+        them, that bound is the reason, and not that others are full."""
+        found = find_gravest([refusal.reason for refusal in self.refusals])
+        if found not in _CAPACITY:
+            return found
+        bounds = [refusal for refusal in self.refusals if refusal.reason in _SPREAD]
+        if not bounds:
+            return found
+        others = {node for refusal in self.refusals if refusal.reason not in _SPREAD for node in refusal.nodes}
+        return find_gravest([each.reason for each in bounds if not others.issuperset(each.nodes)]) or found
 
     @property
     def plugins(self) -> tuple[str, ...]:

@@ -57,6 +57,11 @@ def test_a_kubeconfig_that_was_named_has_to_be_there(home: dict[str, str], tmp_p
         server_of(home, str(tmp_path / "none"))
 
 
+def test_a_kubeconfig_that_the_environment_names_is_named_if_it_is_not_there():
+    with pytest.raises(click.ClickException, match="kubeconfig /nowhere/config not found: correct KUBECONFIG"):
+        server_of({"HOME": "/nowhere", "KUBECONFIG": "/nowhere/config"})
+
+
 def test_a_context_says_which_cluster_and_namespace(home: dict[str, str]):
     assert load_config("", "", home).namespace == "shop"
     assert load_config("", "two", home).servers == ("http://other:1",)

@@ -1,6 +1,7 @@
 """`mainstay replay --policy`: a candidate from a file, on a bundle."""
 
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,12 +13,16 @@ from mainstay.cli.journal_access import OpenJournal
 from mainstay.cli.main import run
 from mainstay.cli.output import Output
 from mainstay.cli.replay import ReplayOptions, replay_decisions
+from mainstay.cli.replay_policy import render_comparison
 from mainstay.env import tasks
 from mainstay.explain.placements import is_placement
 from mainstay.journal.bundle import Contents, open_bundle, packed
 from mainstay.journal.bundle_contents import gathered
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord, Record, WhyNot, moment
+from mainstay.scheduler.comparison.candidate import NotApplied
+from mainstay.scheduler.comparison.comparison import PolicyComparison
+from mainstay.scheduler.comparison.differences import PlacementChange
 from mainstay.scheduler.why.placement import rests_on
 from tests.cli.paper import Paper
 from tests.scheduler.comparison.recorded import API_SCOPE, a_policy, record_cluster
@@ -135,7 +140,19 @@ def test_a_candidate_for_no_recorded_pod_says_so(
     other.write_text(json.dumps({**TIGHTER, "spec": {**TIGHTER["spec"], "scope": {"namespaces": ["nowhere"]}}}))  # type: ignore[dict-item]
 
     assert run(["replay", bundle, "--policy", str(other)]) == Exit.SATISFIED
-    assert "The candidate applies to none of these decisions: check its scope." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert re.search(r"The candidate applies to none of these decisions: none of \d+ is in its scope\.", said), said
+
+
+def test_a_candidate_that_more_specific_policies_leave_nothing_names_them():
+    found = PolicyComparison("wide", has_scope=True, kept={"api-v1": 7, "batch-v1": 1})
+    found.counts[PlacementChange.SAME_NODE, str(NotApplied.MORE_SPECIFIC_POLICY)] = 8
+    found.counts[PlacementChange.SAME_NODE, str(NotApplied.NOT_IN_SCOPE)] = 2
+
+    assert render_comparison(Paper(), found, is_wide=False)[-1] == (
+        "The candidate applies to none of these decisions: of 10, 8 are in its scope, but more specific policies apply "
+        "to them: api-v1 (7) and batch-v1 (1)."
+    )
 
 
 @pytest.mark.parametrize(

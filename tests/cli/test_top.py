@@ -5,9 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import pytest
+
 from mainstay.api.kind_names import DEPLOYMENTS
 from mainstay.cli.exits import Exit
 from mainstay.cli.top import show_queues
+from mainstay.controllers import registry
 from mainstay.env import tasks
 from mainstay.loop.component import Component, ComponentSettings
 from tests.cli.paper import Paper
@@ -55,6 +58,24 @@ async def test_a_key_that_is_no_longer_retried_is_the_exit_code(sim):
         (queue,) = json.loads("\n".join(paper.lines))["queues"]
         assert (queue["name"], queue["terminal"], queue["component"]) == ("copying", 1, component.instance)
         assert code == Exit.BLOCKED
+        await show_queues(world.client, paper, sim.env("user").clock.wall())
+        assert paper.notes == ["Terminal keys of copying: the condition Stalled of their objects says why."]
+
+
+async def test_terminal_keys_are_named_with_what_their_objects_say(sim, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(registry, "CONTROLLERS", (Copying(),))
+    async with a_world(sim) as world, a_component(sim, world):
+        for name in ("web", "db"):
+            stuck = a_deployment(name)
+            stuck["metadata"]["annotations"] = {"ask": "give-up"} if name == "web" else {}
+            await world.client.create(DEPLOYMENTS, stuck, "default")
+        await tasks.sleep(timedelta(seconds=20))
+        paper = Paper()
+
+        await show_queues(world.client, paper, sim.env("user").clock.wall())
+
+        assert len(paper.notes) == 1
+        assert paper.notes[0].startswith("Terminal in copying: deployments default/web: ")
 
 
 async def test_without_any_process_it_says_so(sim):

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, JOBS, NODES, PODS, SERVICES
+from mainstay.api.kind_names import DEPLOYMENTS, HOLDS, JOBS, NODES, PLACEMENT_POLICIES, PODS, SERVICES
 from mainstay.api.times import format_time
 from mainstay.cli.debug import choose_exit
 from mainstay.env import tasks
@@ -140,6 +140,25 @@ async def test_a_workload_that_has_all_it_wants_has_nothing_to_be_said(sim: Simu
 
     assert (view.finding, view.cause) == (DebugFinding.COMPLETE, "2 of 2 replicas are ready")
     assert view.pending == ()
+
+
+async def test_only_policies_that_may_select_a_pod_of_the_workload_are_shown(sim: Simulation):
+    scopes: dict[str, Any] = {
+        "everywhere": {},
+        "elsewhere": {"namespaces": ["batch"]},
+        "here": {"namespaces": ["default"]},
+        "others": {"selector": {"matchLabels": {"app": "db"}}},
+    }
+    async with whole_cluster(sim, nodes={"node-a": NodeOptions()}) as cluster:
+        for name, scope in scopes.items():
+            policy = {"metadata": {"name": name}, "spec": {"policyVersion": "v1", "scope": scope}}
+            await cluster.client.create(PLACEMENT_POLICIES, policy)
+        await cluster.client.create(DEPLOYMENTS, a_workload("web", 2))
+        await tasks.sleep(seconds(30))
+        view = await debug(await Moment.now(cluster.journal), REGISTRY, DEPLOYMENTS, "web", "default")
+
+    shown = [each.about.name for each in view.rollbacks if each.about.kind == PLACEMENT_POLICIES.text]
+    assert sorted(shown) == ["everywhere", "here"]
 
 
 async def test_where_counting_replicas_says_little_the_view_says_what_why_says(sim: Simulation):

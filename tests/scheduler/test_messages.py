@@ -103,6 +103,16 @@ def test_of_several_reasons_the_gravest_stands_for_all_whatever_the_order():
         assert Unschedulable(1, refusals).cause == "ZoneQuotaExceeded"
 
 
+def test_a_bound_on_skews_is_the_reason_where_only_it_refuses_a_node():
+    full = Refusal(RefusalReason.INSUFFICIENT_RESOURCE, "", ("b1", "b2"), ())
+
+    def name(*nodes: str) -> str:
+        return Unschedulable(3, (full, Refusal(RefusalReason.ZONE_SKEW_TOO_LARGE, "", nodes, ()))).cause
+
+    assert (name("a1"), name("a1", "b1")) == ("ZoneSkewTooLarge", "ZoneSkewTooLarge")
+    assert name("b1") == "InsufficientResource"
+
+
 def test_each_reason_can_stand_for_all():
     assert [find_gravest([reason]) for reason in RefusalReason] == list(RefusalReason)
     assert find_gravest(["a word of a later version"]) == find_gravest([]) == ""

@@ -171,7 +171,7 @@ class _Joining:
         status, metadata = workload.get("status") or {}, workload["metadata"]
         progress = read_progress(workload)
         counts = self._counts(pods)
-        rollbacks = [*await self._placements.policies(), *self._rollbacks()]
+        rollbacks = [*await self._placements.policies(self._who.namespace, pods), *self._rollbacks()]
         holds = await holds_on(moment, self._rooms, self._kind, self._who.name, self._who.namespace)
         generation = metadata.get("generation") or 0
         repair = self._rooms.repair().find_repair(states, self._kind, self._who, generation)

@@ -53,6 +53,8 @@ class PolicyComparison:
     has_scope: bool
     replaced: tuple[str, ...] = ()
     """Active policies whose place the candidate takes."""
+    kept: dict[str, int] = field(default_factory=dict)
+    """By policy, the decisions that it keeps although they are in the scope of the candidate: it is more specific."""
     integrity: Summary = field(default_factory=Summary)
     counts: dict[tuple[PlacementChange, str], int] = field(default_factory=dict)
     """By change and reason, the decisions."""
@@ -87,6 +89,7 @@ class PolicyComparison:
         """For JSON and YAML."""
         found: dict[str, Any] = {
             "candidate": {"name": self.candidate, "hasScope": self.has_scope, "replaces": list(self.replaced)},
+            "moreSpecific": [{"policy": name, "decisions": count} for name, count in sorted(self.kept.items())],
             "integrity": {
                 "replayed": self.integrity.replayed,
                 "identical": sum(self.integrity.same.values()),
@@ -162,6 +165,9 @@ async def compare_policy(
             continue
         candidate = await choice.choose(record, point.pod, past)
         found.add(record, find_difference(point, decision, candidate))
+        if candidate is NotApplied.MORE_SPECIFIC_POLICY and record.policies:
+            name = record.policies[0].name
+            found.kept[name] = found.kept.get(name, 0) + 1
         if record.subject.uid not in arrivals:
             seen = next(each.revision for each in record.view if each.kind == PODS.text)
             after = point.policy if isinstance(candidate, NotApplied) else candidate

@@ -5,12 +5,15 @@ what tells the one from the other.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import PLACEMENT_POLICIES
 from mainstay.api.pod_state import parse_time_or_none
+from mainstay.api.policy_scope import parse_scope, selects
+from mainstay.api.scoped_pods import read_scoped_pod
 from mainstay.explain.debug.view import CacheSeen, ObservedRevision, Pending, Rollback
 from mainstay.explain.moment import Moment
 from mainstay.explain.placements import recorded_words
@@ -25,6 +28,18 @@ from mainstay.scheduler.why.relevance import READ_BY_SCHEDULERS, matters
 
 UNSEEN_MAX: Final = 50
 """Changes of a kind that are looked at, the latest ones."""
+
+
+def _may_select(policy: Object, namespace: str, pods: Sequence[Object]) -> bool:
+    """Whether a policy may apply to one of these pods, whatever its limit; without pods, to those of the namespace. One
+    without a scope may: a scheduler names it."""
+    scope = parse_scope(policy)
+    if scope is None:
+        return True
+    if not pods:
+        return not scope.namespaces or namespace in scope.namespaces
+    whole = replace(scope, limit=None)
+    return any(selects(whole, read_scoped_pod(pod)) for pod in pods)
 
 
 class PendingPodViews:
@@ -65,11 +80,13 @@ class PendingPodViews:
         )
         return found, seen
 
-    async def policies(self) -> list[Rollback]:
-        """The policies that the scheduler goes by, or that there are: when they were last changed, and who knows."""
+    async def policies(self, namespace: str, pods: Sequence[Object]) -> list[Rollback]:
+        """The policies that pods of a workload may go by, active or not: when they were last changed, and who knows."""
         found = []
         for policy in await self._moment.all(PLACEMENT_POLICIES):
             name = policy["metadata"]["name"]
+            if not _may_select(policy, namespace, pods):
+                continue
             versions = await self._known.versions(PLACEMENT_POLICIES.text, "", name)
             changed = [each for each in versions if each.before is None or _is_of_spec(each)]
             if not changed:

@@ -85,6 +85,8 @@ async def test_a_candidate_without_a_scope_is_for_pods_that_no_scope_selects(jou
     assert not found.has_scope
     assert by["OtherNode", "HigherScore"] > 0
     assert by["SameNode", "MoreSpecificPolicy"] == 7
+    assert list(found.kept) == ["api-v1"]
+    assert found.kept["api-v1"] == sum(count for (_, why), count in by.items() if why == "MoreSpecificPolicy")
 
 
 async def test_balance_and_fragmentation_are_those_of_each_policys_own_placements(journal: MemoryJournal):
