@@ -138,7 +138,7 @@ def _set_by(version: Version) -> list[tuple[Path, Blamed]]:
                 field=path_text(path),
                 value=plain(now),
                 before=plain(was),
-                who=version.who,
+                who=_name_mutations(version, path),
                 at=version.at,
                 revision=version.revision,
                 cause=version.cause,
@@ -146,6 +146,20 @@ def _set_by(version: Version) -> list[tuple[Path, Blamed]]:
             )
             made.append((path, blamed))
     return made
+
+
+def _name_mutations(version: Version, path: Path) -> Who:
+    """Who set a field, with the admission policies that have changed this one. Where it is not recorded which fields
+    they have changed, all of them."""
+    who = version.who
+    if len(version.mutated) != len(who.mutations):
+        return who
+    kept = [
+        name
+        for name, fields in zip(who.mutations, version.mutated, strict=True)
+        if not fields or _covers(msgspec.json.decode(fields), path)
+    ]
+    return msgspec.structs.replace(who, mutations=tuple(kept))
 
 
 def _older(obj: Object, path: Path, value: Any) -> Blamed:

@@ -67,6 +67,8 @@ class Version(msgspec.Struct, frozen=True):
     """What the decision had read, as `kind/namespace/name@revision`."""
     is_first_known: bool = False
     """The journal does not go back to the version before, so what this one has changed is not known."""
+    mutated: tuple[bytes, ...] = ()
+    """For each of `who.mutations`, the fields that it has changed (journal/record.py)."""
 
     @property
     def changes(self) -> list[FieldChange]:
@@ -169,7 +171,8 @@ class JournalLookup:
         made = []
         for record in records:
             after = None if record.value is None else with_revision(_decode(record.value), record.revision)
-            who = who_wrote(record, before, after, requests.get(record.revision), self.decisions.get(record.decision))
+            request = requests.get(record.revision)
+            who = who_wrote(record, before, after, request, self.decisions.get(record.decision))
             if who.name == UNKNOWN_WHO.name and requests:
                 who = Who(SERVER)  # Others asked, and it was none of them.
             made.append(
@@ -183,6 +186,7 @@ class JournalLookup:
                     who,
                     record.cause,
                     is_first_known=not is_known,
+                    mutated=() if request is None else request.mutated,
                 )
             )
             before, is_known = after, True

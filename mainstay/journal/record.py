@@ -282,6 +282,9 @@ class WriteRecord(msgspec.Struct, array_like=True, frozen=True, tag="w", gc=Fals
     subresource: str = ""
     mutations: tuple[AppliedPolicy, ...] = ()
     """The admission policies that have changed what the request sent, in the order in which they did."""
+    mutated: tuple[bytes, ...] = ()
+    """For each of `mutations`, the fields that it has changed: a field set as in `managedFields`, or empty if there are
+    very many. Records of earlier builds have none."""
 
 
 class EntryRecord(msgspec.Struct, array_like=True, frozen=True, tag="e", gc=False):

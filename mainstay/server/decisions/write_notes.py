@@ -84,6 +84,7 @@ class WriteRequest(Struct, gc=False):
                 decision,
                 asker.subresource,
                 () if call.notes is None else call.notes.mutations,
+                () if call.notes is None else call.notes.mutated,
             )
         )
 

@@ -10,9 +10,14 @@ and in the refusal if what they made of it is not valid.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
+
+import msgspec
 
 from mainstay.api.causes import ADMISSION_POLICY_VIOLATED
 from mainstay.api.errors import StatusError, StatusReason, forbidden
+from mainstay.api.field_sets import FieldSet, compare_fields, ordered, union
+from mainstay.api.field_shapes import find_shape
 from mainstay.api.kind import Object
 from mainstay.env import tasks
 from mainstay.journal.record import AppliedPolicy
@@ -23,6 +28,9 @@ from mainstay.server.policies.mutation import Conform, conform_builtin, mutate
 from mainstay.server.policies.policy_inputs import NoParameters, PolicyInputs, build_values
 from mainstay.server.policies.policy_set import BoundPolicy, PolicySet, list_applied
 from mainstay.server.request.options import AdmissionNotes
+
+FIELDS_BYTES_MAX: Final = 8_192
+"""Of the fields that one policy has changed, in the record of a write."""
 
 
 class MutatingPolicies:
@@ -38,7 +46,7 @@ class MutatingPolicies:
         that fails, unless it says that failures are ignored."""
         assert write.new is not None, write
         notes = asked.call.notes = asked.call.notes or AdmissionNotes()
-        notes.mutations = ()
+        notes.mutations, notes.mutated = (), ()
         bound = self.known.find(write.kind.group, write.kind.plural)
         place = await self._inputs.find_namespace(write, None)
         run = MutationRun(self._inputs, self.conform, write, place, asked, is_dry_run=is_dry_run)
@@ -46,6 +54,7 @@ class MutatingPolicies:
         await run.go_through([each for each in bound if _name(each) in run.reinvoked])
         if run.changed_by:
             notes.mutations = tuple(list_applied(run.changed_by))
+            notes.mutated = tuple(_encode_fields(run.fields[each.name]) for each in notes.mutations)
         return run.object
 
 
@@ -73,6 +82,8 @@ class MutationRun:
         self.reinvoked: set[tuple[str, str]] = set()
         """Of these, those whose object was changed since."""
         self.changed_by: list[BoundPolicy] = []
+        self.fields: dict[str, FieldSet] = {}
+        """By policy, what it has changed."""
         self.object: Object = write.new or {}
 
     async def go_through(self, bound: Sequence[BoundPolicy]) -> None:
@@ -84,6 +95,8 @@ class MutationRun:
                 continue
             changed = await self._invoke(each, write, place)
             if changed is not self.object:
+                fields, _ = compare_fields(self.object, changed, find_shape(write.kind.message))
+                self.fields[policy.name] = union(self.fields.get(policy.name, {}), fields)
                 self.object = changed
                 self.changed_by.append(each)
                 self.reinvoked |= self._invoked
@@ -130,6 +143,11 @@ def blame_mutations(error: StatusError, mutations: Sequence[AppliedPolicy]) -> S
     details = {**(error.details or {})}
     details["causes"] = [_cause(text), *(details.get("causes") or ())]
     return StatusError(error.code, error.reason, f"{error.message} ({text})", details)
+
+
+def _encode_fields(fields: FieldSet) -> bytes:
+    found = msgspec.json.encode(ordered(fields))
+    return found if len(found) <= FIELDS_BYTES_MAX else b""
 
 
 def _cause(text: str) -> dict[str, str]:

@@ -31,6 +31,8 @@ class AdmissionNotes(Struct):
     expression: str = ""
     mutations: tuple[AppliedPolicy, ...] = ()
     """The admission policies that have changed what is written."""
+    mutated: tuple[bytes, ...] = ()
+    """What each of them has changed, as in `WriteRecord`."""
 
     def warn(self, text: str) -> None:
         """Say something in a `Warning` header of the answer. A write that is decided again says it once."""

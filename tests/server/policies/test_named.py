@@ -13,6 +13,8 @@ from mainstay.api.kind_names import (
 )
 from mainstay.client.errors import ApiError
 from mainstay.env import tasks
+from mainstay.explain.blame import blame
+from mainstay.explain.moment import Moment
 from mainstay.explain.story.render import lines_of_decision, lines_of_version
 from mainstay.explain.writers import JournalLookup
 from mainstay.journal.record import AppliedPolicy, Ending
@@ -87,6 +89,7 @@ async def test_the_record_of_a_write_names_the_policies_that_changed_it(sim):
         extent = await served.journal.extent()
         lookup = JournalLookup(served.journal, extent.recorded[-1][1])
         [version] = await lookup.versions("configmaps", "default", "c")
+        blamed = await blame(await Moment.now(served.journal), CONFIG_MAPS, "c", "default")
 
     metadata = stored["metadata"]
     revision = int(metadata["resourceVersion"])
@@ -95,6 +98,8 @@ async def test_the_record_of_a_write_names_the_policies_that_changed_it(sim):
     assert (version.who.user, version.who.mutations) == ("admin", (f"label@{revision}",))
     [line] = lines_of_version(version)
     assert line.details == (f"changed by policy: label@{revision}",)
+    assert {each.field for each in blamed.fields if each.who.mutations} == {"metadata.labels[team]"}
+    assert len(blamed.fields) > 3
 
 
 async def test_a_refusal_of_what_a_policy_made_invalid_names_the_policy(sim):
