@@ -23,7 +23,7 @@ from mainstay.env.tasks import Worker
 from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreInUse
 from mainstay.store.high_water import HighWaterFile
 from mainstay.store.log import LogPosition, LogRow, Recovered, checksum, decode_row, encode_row
-from mainstay.store.log_chain import HighWater, LogAnchor, LogChain, ReplacedRow
+from mainstay.store.log_chain import HighWater, LogAnchor, LogChain, ReplacedRow, anchor_of_filled
 from mainstay.store.sealer import PLAIN, Sealer
 
 FILE: Final = "log"
@@ -76,6 +76,10 @@ class DiskLog:
         self._position.check_compaction(compacted, rows)
         await self._worker.run(self._compact, compacted, rows)
         self._position.compacted = compacted
+
+    async def fill(self, compacted: int, rows: Sequence[LogRow]) -> None:
+        self._position.check_fill(compacted, rows)
+        await self._worker.run(self._fill, compacted, rows)
 
     async def close(self) -> None:
         await self._worker.run(self._disk.close)
@@ -181,6 +185,12 @@ class DiskLog:
         anchor = self._chain.anchor_after(compacted, replaced)
         self._append(_encode(_Frame(compacted, written, anchor)))
         self._chain.compact(anchor, replaced)
+
+    def _fill(self, compacted: int, rows: Sequence[LogRow]) -> None:
+        written = [(row.revision, encode_row(row, self._sealer)) for row in rows]
+        anchor = anchor_of_filled(compacted, [checksum(revision, writes) for revision, writes in written])
+        self._append(_encode(_Frame(compacted, written, anchor)))
+        self._acknowledge(HighWater(compacted, anchor.chain))
 
     def _append(self, frame: bytes) -> None:
         if self._is_broken:

@@ -10,6 +10,7 @@ have removed.
 
 import zlib
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, Protocol
 
 import msgspec
@@ -53,6 +54,10 @@ class Log(Protocol):
     async def compact(self, compacted: int, rows: Sequence[LogRow]) -> None:
         """Note the revision compacted to, and replace these rows, all or none. Raises as `append` does."""
 
+    async def fill(self, compacted: int, rows: Sequence[LogRow]) -> None:
+        """Give an empty log, once opened, what another store had: rows in ascending order, all up to the revision that
+        it is compacted to from now on. All or none; raises as `append` does. Close it then, and open it anew."""
+
     async def close(self) -> None: ...
 
 
@@ -84,6 +89,13 @@ class LogPosition:
             story = {"before": self.compacted, "newest": self.newest, "last_row": last}
             raise broken("a log is compacted forward, and only what is compacted", f"revision {compacted}", **story)
 
+    def check_fill(self, compacted: int, rows: Sequence[LogRow]) -> None:
+        revisions = [FIRST_REVISION, *(row.revision for row in rows)]
+        is_ascending = all(earlier < later for earlier, later in pairwise(revisions))
+        if not is_ascending or not self.newest == FIRST_REVISION < compacted or revisions[-1] > compacted:
+            story = {"newest": self.newest, "rows": len(rows), "last_row": revisions[-1]}
+            raise broken("an empty log is filled with what is compacted", f"revision {compacted}", **story)
+
 
 _FOLLOWS: Final = "the revisions of a log follow each other"
 
@@ -98,6 +110,9 @@ class MemoryLog:
         pass
 
     async def compact(self, compacted: int, rows: Sequence[LogRow]) -> None:
+        pass
+
+    async def fill(self, compacted: int, rows: Sequence[LogRow]) -> None:
         pass
 
     async def close(self) -> None:

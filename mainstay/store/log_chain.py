@@ -56,6 +56,13 @@ class ReplacedRow(NamedTuple):
     """Of what is there instead. None: nothing is."""
 
 
+def anchor_of_filled(compacted: int, checksums: Sequence[int]) -> LogAnchor:
+    """The anchor of a log that begins with these rows, all of them compacted. No history leads there, so its chain
+    begins with what they are."""
+    total = sum(checksums)
+    return LogAnchor(compacted, zlib.crc32(total.to_bytes(8)), len(checksums), total)
+
+
 def link(chain: int, checksum: int) -> int:
     """The chain value after one more row."""
     return zlib.crc32(checksum.to_bytes(4), chain)

@@ -24,7 +24,7 @@ from mainstay.env.tasks import Worker
 from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreError, StoreInUse, StoreUnavailable
 from mainstay.store.high_water import HighWaterFile
 from mainstay.store.log import LogPosition, LogRow, Recovered, checksum, decode_row, encode_row
-from mainstay.store.log_chain import HighWater, LogAnchor, LogChain, ReplacedRow
+from mainstay.store.log_chain import HighWater, LogAnchor, LogChain, ReplacedRow, anchor_of_filled
 from mainstay.store.sealer import PLAIN, Sealer
 
 DATABASE: Final = "store.db"
@@ -74,6 +74,10 @@ class SqliteLog:
         self._position.check_compaction(compacted, rows)
         await self._worker.run(self._compact, compacted, rows)
         self._position.compacted = compacted
+
+    async def fill(self, compacted: int, rows: Sequence[LogRow]) -> None:
+        self._position.check_fill(compacted, rows)
+        await self._worker.run(self._fill, compacted, rows)
 
     async def close(self) -> None:
         await self._worker.run(self._close)
@@ -213,6 +217,18 @@ class SqliteLog:
             raise
         self._chain.compact(anchor, replaced)
         self._shrink()
+
+    def _fill(self, compacted: int, rows: Sequence[LogRow]) -> None:
+        checksums = []
+        self._execute("BEGIN")
+        for row in rows:
+            writes = encode_row(row, self._sealer)
+            checksums.append(found := checksum(row.revision, writes))
+            self._execute("INSERT INTO rows VALUES (?,?,?)", (row.revision, found, writes))
+        anchor = anchor_of_filled(compacted, checksums)
+        self._execute(_SET_ANCHOR, _anchor_values(anchor))
+        self._execute("COMMIT")
+        self._acknowledge(HighWater(compacted, anchor.chain))
 
     def _shrink(self) -> None:
         """Give back to the disk some of what compaction has freed. The file of an older Mainstay does not shrink."""
