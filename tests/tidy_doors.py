@@ -142,7 +142,7 @@ DOORS: Final = {
     # Revisions over bytes. Knows nothing of pods.
     "store": "backup_format disk_log errors interface local local_watch log",
     # A store over etcd: any number of processes share one history.
-    "store/etcd": "store",
+    "store/etcd": "access store",
     # Keep the processes of a cluster on one machine running: start, adopt, restart and stop them.
     "supervisor": "decide machine records supervisor",
 }

@@ -10,6 +10,14 @@ import click
 from mainstay.cli.address import AddressParam
 from mainstay.cli.component_options import log_options
 from mainstay.cli.durations import Duration
+from mainstay.cli.etcd_options import (
+    EtcdFiles,
+    EtcdUrls,
+    build_etcd_choice,
+    etcd_options,
+    parse_etcd_urls,
+    require_no_etcd_files,
+)
 from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.sizes import Bytes
 
@@ -20,13 +28,13 @@ if TYPE_CHECKING:
     from mainstay.server.store_choice import StoreChoice
 
 
-class _StoreType(click.ParamType["StoreChoice"]):
+class _StoreType(click.ParamType["StoreChoice | EtcdUrls"]):
     name = "store"
 
     def convert(
-        self, value: "str | StoreChoice", param: click.Parameter | None, ctx: click.Context | None
-    ) -> "StoreChoice":
-        from mainstay.server.store_choice import EtcdChoice, MemoryChoice, SqliteChoice
+        self, value: "str | StoreChoice | EtcdUrls", param: click.Parameter | None, ctx: click.Context | None
+    ) -> "StoreChoice | EtcdUrls":
+        from mainstay.server.store_choice import MemoryChoice, SqliteChoice
 
         if not isinstance(value, str):
             return value
@@ -35,18 +43,11 @@ class _StoreType(click.ParamType["StoreChoice"]):
         if value == "memory":
             return MemoryChoice()
         if value.startswith("etcd=") and (urls := value.removeprefix("etcd=")):
-            return EtcdChoice(tuple(self._endpoint(url.strip(), param, ctx) for url in urls.split(",")))
+            try:
+                return parse_etcd_urls(urls)
+            except ValueError as error:
+                self.fail(str(error), param, ctx)
         return self.fail(f"{value!r} is not one of sqlite, memory, etcd=URL,URL,…", param, ctx)
-
-    def _endpoint(self, url: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        scheme, found, rest = url.rpartition("://")
-        if found and scheme != "http":
-            self.fail(f"{url!r}: only http:// is supported for etcd", param, ctx)
-        endpoint = rest.rstrip("/")
-        host, _, port = endpoint.rpartition(":")
-        if not host or not port.isascii() or not port.isdigit():
-            self.fail(f"{url!r} is not an etcd address (for example http://127.0.0.1:2379)", param, ctx)
-        return endpoint
 
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -74,6 +75,7 @@ def _limit(name: str, default: int, text: str, least: int = 1) -> Callable[[C], 
 )
 @_setting("--listen", "127.0.0.1:6443", "HOST:PORT", "Address to listen on; port 0 takes a free one", AddressParam())
 @_setting("--store", "sqlite", "sqlite|memory|etcd=URL,…", "Storage of the objects", _StoreType())
+@etcd_options
 @click.option("--token-file", type=_FILE, metavar="CSV", help="Users with static bearer tokens")
 @click.option("--tls-cert", type=_FILE, metavar="FILE", help="Serving certificate  [default: self-made]")
 @click.option("--tls-key", type=_FILE, metavar="FILE", help="Key of --tls-cert")
@@ -105,7 +107,8 @@ def _limit(name: str, default: int, text: str, least: int = 1) -> Callable[[C], 
 def server(
     data_dir: Path,
     listen: tuple[str, int],
-    store: "StoreChoice",
+    store: "StoreChoice | EtcdUrls",
+    etcd_files: EtcdFiles,
     token_file: Path | None,
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -134,7 +137,10 @@ def server(
     The first start creates certificates, and an administrator's kubeconfig in the data directory. On SIGTERM or SIGINT
     the server finishes the requests in flight and stops.
 
-    --store sqlite keeps objects in the data directory, memory forgets them at the end, etcd=URL,… uses an etcd cluster.
+    --store sqlite keeps objects in the data directory, memory forgets them at the end, etcd=URL,… uses an etcd cluster:
+    with https:// URLs give --etcd-ca, and what etcd asks for of --etcd-cert, --etcd-key and --etcd-user. The server
+    takes up files that are replaced.
+
     --token-file has lines of token,user,uid,"group1,group2". --otlp-endpoint is an OpenTelemetry collector, for example
     http://127.0.0.1:4318/v1/traces, and needs pip install 'mainstay[otel]'.
     """
@@ -147,7 +153,7 @@ def server(
         data_dir=data_dir,
         host=listen[0],
         port=listen[1],
-        store=store,
+        store=_store(store, etcd_files),
         tls=_tls(tls_cert, tls_key, client_ca, insecure),
         tokens=_tokens(token_file),
         http=_limits(max_connections, max_connections_per_address, max_body),
@@ -167,6 +173,13 @@ def server(
         tasks.run(serve(options, env, _say_ready))
     except (CannotGoOn, ServerCannotStart) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _store(choice: "StoreChoice | EtcdUrls", files: EtcdFiles) -> "StoreChoice":
+    if isinstance(choice, EtcdUrls):
+        return build_etcd_choice(choice, files)
+    require_no_etcd_files(files)
+    return choice
 
 
 def _say_ready(process: "ServerProcess") -> None:

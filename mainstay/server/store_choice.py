@@ -10,9 +10,23 @@ from mainstay.env.disk_checks import add_disk_checks
 from mainstay.env.health import Health
 from mainstay.server.health_checks import add_store_check
 from mainstay.store import open_memory, open_sqlite
+from mainstay.store.etcd.access import NO_ACCESS_CONTROL, EtcdAccess, EtcdLogin, EtcdTlsFiles, require_usable
 from mainstay.store.etcd.store import open_etcd
 from mainstay.store.interface import Store
 from mainstay.store.local import LocalStore
+
+__all__ = [
+    "SQLITE",
+    "EtcdAccess",
+    "EtcdChoice",
+    "EtcdLogin",
+    "EtcdTlsFiles",
+    "MemoryChoice",
+    "SqliteChoice",
+    "StoreChoice",
+    "open_store",
+    "wait_until_broken",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +44,7 @@ class EtcdChoice:
     """The store is an etcd cluster, whose members' client addresses are these, each `host:port`."""
 
     endpoints: tuple[str, ...]
+    access: EtcdAccess = NO_ACCESS_CONTROL
 
 
 StoreChoice = SqliteChoice | MemoryChoice | EtcdChoice
@@ -50,8 +65,9 @@ async def _open(choice: StoreChoice, data_dir: Path, env: Env) -> Store:
             return await open_sqlite(data_dir / "store")
         case MemoryChoice():
             return await open_memory()
-        case EtcdChoice(endpoints):
-            return await open_etcd(endpoints, chance=env.chance.child("store"))
+        case EtcdChoice(endpoints, access):
+            require_usable(access, env.clock.wall())
+            return await open_etcd(endpoints, chance=env.chance.child("store"), access=access)
 
 
 async def wait_until_broken(store: Store) -> str:

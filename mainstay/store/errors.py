@@ -44,6 +44,12 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached, or takes no writes. Nothing was changed; try again later."""
 
 
+class StoreAccessDenied(StoreError):
+    """The store will not have us, or we do not trust it: certificates, user, password or rights are not as they should
+    be. Nothing was changed; change what the message names.
+    """
+
+
 class StorageFull(StoreError):
     """There is no room for this write. Nothing was changed; free some space, or compact, and try again."""
 

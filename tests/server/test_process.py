@@ -37,6 +37,8 @@ from mainstay.store.errors import OutcomeUnknown
 from mainstay.store.interface import Put
 from mainstay.store.local import LocalStore
 from mainstay.store.log import LogRow, MemoryLog
+from tests.requirements import needs
+from tests.store.secure_etcd import shared_secure_etcd
 
 pytestmark = pytest.mark.slow
 
@@ -383,6 +385,30 @@ def test_given_certificates_are_used_besides_its_own_authority(server: Server, t
         assert second.get("/healthz", context=trusting)[0] == 200
 
 
+@needs("etcd")
+def test_a_server_keeps_its_objects_in_an_etcd_with_tls_and_users(tmp_path: Path):
+    etcd = shared_secure_etcd()
+    access = etcd.access()
+    assert access.tls is not None
+    assert access.login is not None
+    files = {
+        "--etcd-ca": access.tls.authority,
+        "--etcd-cert": access.tls.certificate,
+        "--etcd-key": access.tls.key,
+        "--etcd-user": access.login.user,
+        "--etcd-password-file": access.login.password_file,
+    }
+    options = [f"--store=etcd=https://{etcd.endpoint}", *(f"{option}={value}" for option, value in files.items())]
+    with running(tmp_path / "data", *options) as server:
+        status, body, _ = server.get("/api/v1/namespaces")
+        assert (status, "default" in names_in(body)) == (200, True)
+
+    code, said = refused(
+        "--data-dir", tmp_path / "data", "--listen", "127.0.0.1:0", *options[:-1], f"--etcd-password-file={__file__}"
+    )
+    assert (code, "invalid user ID or password" in said, "--etcd-password-file" in said) == (1, True, True)
+
+
 # Saying what is wrong.
 
 
@@ -395,7 +421,23 @@ def test_given_certificates_are_used_besides_its_own_authority(server: Server, t
         (["--data-dir", "{tmp}", "--listen", "h:99999"], "is not HOST:PORT"),
         (["--data-dir", "{tmp}", "--store", "mysql"], "'mysql' is not one of sqlite, memory, etcd=URL"),
         (["--data-dir", "{tmp}", "--store", "etcd="], "is not one of"),
-        (["--data-dir", "{tmp}", "--store", "etcd=https://a:1"], "only http://"),
+        (["--data-dir", "{tmp}", "--store", "etcd=ftp://a:1"], "only http:// and https://"),
+        (["--data-dir", "{tmp}", "--store", "etcd=https://a:1,http://b:1"], "use one for all members"),
+        (["--data-dir", "{tmp}", "--store", "etcd=https://a:1"], "missing option --etcd-ca"),
+        (
+            ["--data-dir", "{tmp}", "--store", "etcd=https://a:1", "--etcd-ca", __file__, "--etcd-cert", __file__],
+            "missing option --etcd-key",
+        ),
+        (["--data-dir", "{tmp}", "--store", "etcd=http://a:1", "--etcd-ca", __file__], "need https://"),
+        (
+            ["--data-dir", "{tmp}", "--store", "etcd=http://a:1", "--etcd-user", "u"],
+            "missing option --etcd-password-file",
+        ),
+        (
+            ["--data-dir", "{tmp}", "--store", "etcd=http://a:1", "--etcd-password-file", __file__],
+            "missing option --etcd-user",
+        ),
+        (["--data-dir", "{tmp}", "--etcd-user", "u", "--etcd-password-file", __file__], "need an etcd"),
         (["--data-dir", "{tmp}", "--store", "etcd=http://a"], "is not an etcd address"),
         (["--data-dir", "{tmp}", "--tls-cert", "{file}"], "missing option --tls-key"),
         (["--data-dir", "{tmp}", "--tls-key", "{file}"], "missing option --tls-cert"),

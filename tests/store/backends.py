@@ -21,6 +21,7 @@ from mainstay.store.sqlite_log import SqliteLog
 from tests.requirements import needs
 from tests.store.etcd_process import shared_etcd, unique_prefix
 from tests.store.fake_etcd import FakeEtcd
+from tests.store.secure_etcd import shared_secure_etcd
 
 BACKENDS = [
     "memory",
@@ -32,6 +33,7 @@ BACKENDS = [
     "fake-etcd-sealed",
     pytest.param("sqlite-threads", marks=pytest.mark.real_loop),
     pytest.param("etcd", marks=[pytest.mark.real_loop, needs("etcd")]),
+    pytest.param("etcd-secure", marks=[pytest.mark.real_loop, needs("etcd")]),
 ]
 
 
@@ -72,6 +74,9 @@ def _opener(name: str, directory: Path) -> Callable[[], Awaitable[Store]]:
         case "etcd":
             prefix = unique_prefix()
             return lambda: open_etcd([shared_etcd().endpoint], prefix, chance=Chance(b"test"))
+        case "etcd-secure":
+            etcd, prefix, ring = shared_secure_etcd(), unique_prefix(), a_key_ring()
+            return lambda: open_etcd([etcd.endpoint], prefix, chance=Chance(b"test"), access=etcd.access(), sealer=ring)
         case _:
             raise ValueError(f"no store is called {name!r}")
 

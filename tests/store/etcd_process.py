@@ -32,10 +32,13 @@ _prefix_numbers = itertools.count(1)
 class EtcdProcess:
     """One member. Use it as a context manager, or call `start` and later `stop`."""
 
-    def __init__(self, *options: str, name: str = "default") -> None:
-        """`options` are further command line options."""
+    def __init__(self, *options: str, name: str = "default", certificates: Path | None = None) -> None:
+        """`options` are further command line options. With `certificates`, a directory with `ca.crt`, `server.crt` and
+        `server.key`, clients speak TLS and must show a certificate of that authority.
+        """
         self._options = options
         self._name = name
+        self._certificates = certificates
         self._directory = Path(tempfile.mkdtemp(prefix="mainstay-etcd-"))
         self._log = self._directory / "log"
         self._take_ports()
@@ -44,7 +47,7 @@ class EtcdProcess:
         """All members, as each of them must know when it starts for the first time."""
 
     def _take_ports(self) -> None:
-        self._client_port, self._peer_port = _free_ports(2)
+        self._client_port, self._peer_port, self._health_port = _free_ports(3)
 
     @property
     def endpoint(self) -> str:
@@ -68,7 +71,8 @@ class EtcdProcess:
 
     def launch(self) -> None:
         """Start it, and do not wait."""
-        client, peer = f"http://{self.endpoint}", f"http://127.0.0.1:{self._peer_port}"
+        scheme = "http" if self._certificates is None else "https"
+        client, peer = f"{scheme}://{self.endpoint}", f"http://127.0.0.1:{self._peer_port}"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -80,15 +84,24 @@ class EtcdProcess:
                     f"--listen-peer-urls={peer}",
                     f"--initial-advertise-peer-urls={peer}",
                     f"--initial-cluster={self.cluster}",
+                    f"--listen-metrics-urls=http://127.0.0.1:{self._health_port}",
+                    *self._tls_options(),
                     *self._options,
                 ],
                 stdout=log,
                 stderr=log,
             )
 
+    def _tls_options(self) -> list[str]:
+        directory = self._certificates
+        if directory is None:
+            return []
+        files = {"--cert-file": "server.crt", "--key-file": "server.key", "--trusted-ca-file": "ca.crt"}
+        return ["--client-cert-auth", *(f"{option}={directory / name}" for option, name in files.items())]
+
     def answers(self) -> bool:
         """Wait until it says that it is well, or has ended, or has taken too long."""
-        url = f"http://{self.endpoint}/health"
+        url = f"http://127.0.0.1:{self._health_port}/health"
         if wait_until(lambda: _is_healthy(url), START_LIMIT_S, every_s=0.02, is_hopeless=lambda: not self._runs()):
             return True
         self.kill()

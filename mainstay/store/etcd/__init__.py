@@ -3,6 +3,8 @@
     store.py     `EtcdStore`: what `Store` promises, from what etcd offers
     reads.py     quorum reads, repeated while etcd cannot be reached
     watch.py     one watch: a stream that is opened again when it breaks, and never leaves a gap
+    access.py    who we are and whom we trust: certificates, user and password, from files
+    keyspace.py  where the keys are, and how values are sealed
     kv.py        the seam: etcd's key-value API in plain values, and its refusals as types
     grpc_kv.py   the real one, over gRPC; the only file that imports grpc
 

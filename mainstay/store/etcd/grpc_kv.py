@@ -14,25 +14,29 @@ flow-control window.
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, TypeVar, assert_never
 
 import grpc
 import grpc.aio
-import msgspec
 from google.protobuf.message import Message
 
 from mainstay.env import tasks
+from mainstay.store.errors import StoreAccessDenied
 from mainstay.store.etcd import rpc_pb2 as rpc
+from mainstay.store.etcd.access import NO_ACCESS_CONTROL, EtcdAccess, EtcdTls, read_password, read_tls
 from mainstay.store.etcd.kv import (
     Compare,
     CorruptCluster,
     DeleteKey,
+    EtcdDenied,
     EtcdError,
     EtcdEvent,
     EtcdNotSent,
     EtcdRejected,
+    EtcdUntrusted,
     GetKey,
     KeyValue,
     NoAnswer,
@@ -53,6 +57,7 @@ ResponseT = TypeVar("ResponseT")
 
 CONNECT_LIMIT: Final = timedelta(seconds=3)
 REQUEST_LIMIT: Final = timedelta(seconds=5)
+FAILURE_LIMIT: Final = timedelta(seconds=0.5)
 KEEPALIVE_TIME: Final = timedelta(seconds=10)  # etcd hangs up on clients that ping more often than every 5 seconds.
 KEEPALIVE_TIMEOUT: Final = timedelta(seconds=5)
 _REQUEST_LIMIT_S: Final = REQUEST_LIMIT.total_seconds()
@@ -76,6 +81,20 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
+# In gRPC's words, how TLS fails, and what to do about it. The first that matches counts.
+_DISTRUST: Final = {
+    "certificate has expired": "etcd's certificate has expired; renew it there",
+    "CERTIFICATE_VERIFY_FAILED": "etcd's certificate is not signed by the CA in --etcd-ca; give the right one",
+    "Hostname Verification": "etcd's certificate is not for this address; use one that it names, or renew it there",
+    "Peer name": "etcd's certificate is not for this address; use one that it names, or renew it there",
+    "TSI_DATA_CORRUPTED": "etcd rejects the client certificate; give one that its CA has signed with --etcd-cert and"
+    " --etcd-key",
+    "Handshake read failed": "it does not answer TLS; write http:// if it speaks plain HTTP",
+}
+_CLOSED: Final = "Socket closed"
+
+_log = logging.getLogger(__name__)
+
 _WATCH_METADATA: Final = (("hasleader", "true"),)
 
 # What etcd says in so many words; its codes alone do not tell these apart.
@@ -85,23 +104,22 @@ _SAID: Final[dict[str, type[EtcdError]]] = {
     "etcdserver: mvcc: database space exceeded": NoSpace,
     "etcdserver: too many requests": TooManyRequests,
     "etcdserver: request is too large": RequestTooLarge,
+    "etcdserver: authentication failed, invalid user ID or password": EtcdDenied,
+    "etcdserver: user name is empty": EtcdDenied,
 }
+_LOGIN_IS_OFF: Final = "etcdserver: authentication is not enabled"
+# A token that has expired, that a restarted member does not know, or from before users were changed.
+_TOKEN_IS_STALE: Final = ("etcdserver: invalid auth token", "etcdserver: revision of auth store is old")
+# How etcd 3.4 cancels a watch whose token is not valid: as if the user had no right to it.
+_WATCH_IS_DENIED: Final = ("etcdserver: permission denied", *_TOKEN_IS_STALE)
 _CODES: Final[dict[grpc.StatusCode, type[EtcdError]]] = {
     grpc.StatusCode.INVALID_ARGUMENT: EtcdRejected,
     grpc.StatusCode.FAILED_PRECONDITION: EtcdRejected,
-    grpc.StatusCode.PERMISSION_DENIED: EtcdRejected,
-    grpc.StatusCode.UNAUTHENTICATED: EtcdRejected,
+    grpc.StatusCode.PERMISSION_DENIED: EtcdDenied,
+    grpc.StatusCode.UNAUTHENTICATED: EtcdDenied,
     grpc.StatusCode.UNIMPLEMENTED: EtcdRejected,
     grpc.StatusCode.DATA_LOSS: CorruptCluster,
 }
-
-
-class EtcdTls(msgspec.Struct, frozen=True):
-    """Who to trust and who we are, each as the bytes of a PEM file."""
-
-    authorities: bytes
-    certificate: bytes | None = None
-    key: bytes | None = None
 
 
 class _Endpoint:
@@ -109,6 +127,7 @@ class _Endpoint:
 
     def __init__(self, address: str, tls: EtcdTls | None) -> None:
         self.address = address
+        self.tls = tls
         if tls is None:
             self.channel = grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
         else:
@@ -129,6 +148,11 @@ class _Endpoint:
             request_serializer=rpc.CompactionRequest.SerializeToString,
             response_deserializer=rpc.CompactionResponse.FromString,
         )
+        self.authenticate = self.channel.unary_unary(
+            "/etcdserverpb.Auth/Authenticate",
+            request_serializer=rpc.AuthenticateRequest.SerializeToString,
+            response_deserializer=rpc.AuthenticateResponse.FromString,
+        )
         self.watch = self.channel.stream_stream(
             "/etcdserverpb.Watch/Watch",
             request_serializer=rpc.WatchRequest.SerializeToString,
@@ -147,15 +171,27 @@ class _Endpoint:
             await self.channel.wait_for_state_change(state)
         return True
 
+    async def find_failure(self) -> str:
+        """Why it cannot be connected, in gRPC's words: only a call tells. One that changes nothing, should it work."""
+        try:
+            await self.range(rpc.RangeRequest(key=b"\0", count_only=True), timeout=FAILURE_LIMIT.total_seconds())
+        except grpc.aio.AioRpcError as error:
+            return error.details() or error.code().name
+        return ""
+
 
 class GrpcEtcdKv:
     """Implements `EtcdKv` (kv.py). Make it on the loop it is used on."""
 
-    def __init__(self, endpoints: Sequence[str], tls: EtcdTls | None = None) -> None:
-        """`endpoints` are the members' client addresses, each `host:port`."""
+    def __init__(self, endpoints: Sequence[str], access: EtcdAccess = NO_ACCESS_CONTROL) -> None:
+        """`endpoints` are the members' client addresses, each `host:port`. Raises `StoreAccessDenied`."""
+        self._access = access
+        tls = None if access.tls is None else read_tls(access.tls)
         self._endpoints = [_Endpoint(address, tls) for address in endpoints]
         self._current = 0
         self._closed = False
+        self._token = ""
+        self._logging_in = asyncio.Lock()
 
     async def range(
         self, key: bytes, end: bytes = b"", *, revision: int = 0, limit: int = 0, count_only: bool = False
@@ -214,13 +250,33 @@ class GrpcEtcdKv:
                         return current
             except TimeoutError:
                 pass
+            await self._take_up_certificates(current)
             self.pass_over(current)
         addresses = ", ".join(endpoint.address for endpoint in self._endpoints)
-        raise EtcdNotSent(f"no connection to etcd at {addresses}")
+        current = self._endpoints[self._current]
+        failure = await current.find_failure()
+        advice = next((advice for words, advice in _DISTRUST.items() if words in failure), "")
+        if advice and current.tls is not None:
+            raise EtcdUntrusted(f"no connection to etcd at {addresses}: {advice} ({failure})")
+        hint = "; if it speaks TLS, write https:// and give --etcd-ca" if _CLOSED in failure else ""
+        raise EtcdNotSent(f"no connection to etcd at {addresses}: {failure}{hint}")
+
+    async def _take_up_certificates(self, endpoint: _Endpoint) -> None:
+        """Make the channel anew if files of TLS have changed: gRPC reads them only once."""
+        if self._access.tls is None:
+            return
+        try:
+            tls = read_tls(self._access.tls)
+        except StoreAccessDenied as error:
+            _log.error("%s; keeping the certificates in use", error)
+            return
+        if tls != endpoint.tls and not self._closed and endpoint in self._endpoints:
+            self._endpoints[self._endpoints.index(endpoint)] = _Endpoint(endpoint.address, tls)
+            await endpoint.channel.close()
 
     def pass_over(self, endpoint: _Endpoint) -> None:
         """The next one's turn, unless that was already decided."""
-        if endpoint is self._endpoints[self._current]:
+        if endpoint.address == self._endpoints[self._current].address:
             self._current = (self._current + 1) % len(self._endpoints)
 
     async def _call(
@@ -229,13 +285,51 @@ class GrpcEtcdKv:
         method: "grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]",
         request: RequestT,
     ) -> ResponseT:
+        metadata = await self.metadata(endpoint)
         try:
-            return await method(request, timeout=_REQUEST_LIMIT_S)
+            return await method(request, timeout=_REQUEST_LIMIT_S, metadata=metadata)
         except grpc.aio.AioRpcError as error:
-            failure = _failure(error, endpoint)
-            if isinstance(failure, NoAnswer):
-                self.pass_over(endpoint)
-            raise failure from None
+            if not metadata or error.details() not in _TOKEN_IS_STALE:
+                raise self._failed(error, endpoint) from None
+        # Refused before it was taken on, so it may be repeated.
+        self.forget(metadata)
+        try:
+            return await method(request, timeout=_REQUEST_LIMIT_S, metadata=await self.metadata(endpoint))
+        except grpc.aio.AioRpcError as error:
+            raise self._failed(error, endpoint) from None
+
+    def _failed(self, error: grpc.aio.AioRpcError, endpoint: _Endpoint) -> EtcdError:
+        failure = _failure(error, endpoint)
+        if isinstance(failure, NoAnswer):
+            self.pass_over(endpoint)
+        return failure
+
+    async def metadata(self, endpoint: _Endpoint) -> tuple[tuple[str, str], ...]:
+        """What to send with a call: the token of the user, if there is one. Raises `EtcdError`."""
+        login = self._access.login
+        if login is None:
+            return ()
+        async with self._logging_in:  # One login for all calls that wait for it.
+            if not self._token:
+                try:
+                    request = rpc.AuthenticateRequest(name=login.user, password=read_password(login))
+                    response = await endpoint.authenticate(request, timeout=_REQUEST_LIMIT_S)
+                except StoreAccessDenied as error:
+                    raise EtcdDenied(str(error)) from None
+                except grpc.aio.AioRpcError as error:
+                    if error.details() == _LOGIN_IS_OFF:
+                        _log.warning("etcd has authentication turned off: anyone who reaches it can read and write")
+                        return ()
+                    if isinstance(failure := self._failed(error, endpoint), NoAnswer):
+                        raise EtcdNotSent(str(failure)) from None  # The call itself was not sent yet.
+                    raise failure from None
+                self._token = response.token
+            return (("token", self._token),)
+
+    def forget(self, metadata: Sequence[tuple[str, str]]) -> None:
+        """etcd does not accept this token any more. Another call may have renewed it already."""
+        if ("token", self._token) in metadata:
+            self._token = ""
 
 
 class GrpcWatchStream:
@@ -245,6 +339,7 @@ class GrpcWatchStream:
         self._kv = kv
         self._request = request
         self._endpoint: _Endpoint | None = None
+        self._metadata: tuple[tuple[str, str], ...] = ()
         self._call: grpc.aio.StreamStreamCall[Message, rpc.WatchResponse] | None = None
 
     async def next(self) -> WatchResponse:
@@ -253,7 +348,8 @@ class GrpcWatchStream:
             self._endpoint = endpoint = await self._kv.endpoint()
         try:
             if self._call is None:
-                self._call = endpoint.watch(metadata=_WATCH_METADATA)
+                self._metadata = await self._kv.metadata(endpoint)
+                self._call = endpoint.watch(metadata=(*_WATCH_METADATA, *self._metadata))
                 await self._call.write(self._request)
             message = await self._call.read()
         except grpc.aio.AioRpcError as error:
@@ -265,6 +361,8 @@ class GrpcWatchStream:
         if not isinstance(message, rpc.WatchResponse):
             self._kv.pass_over(endpoint)
             raise NoAnswer(f"{endpoint.address} ended the watch")
+        if message.canceled and message.cancel_reason in _WATCH_IS_DENIED:
+            self._kv.forget(self._metadata)
         return WatchResponse(
             message.header.revision,
             message.created,

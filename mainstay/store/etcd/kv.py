@@ -42,12 +42,20 @@ class EtcdRejected(EtcdError):
     """etcd understood the request and will not have it: malformed, or not allowed. It was not taken on."""
 
 
+class EtcdDenied(EtcdRejected):
+    """etcd does not know this user or password, or the user may not do this. It was not taken on."""
+
+
 class CorruptCluster(EtcdError):
     """The members have found that they disagree, and answer nothing else any more."""
 
 
 class EtcdNotSent(EtcdError):
     """There is no connection, so the request has not left this process."""
+
+
+class EtcdUntrusted(EtcdNotSent):
+    """There is no connection because the two sides do not trust each other: TLS, or the lack of it."""
 
 
 class NoAnswer(EtcdError):

@@ -18,6 +18,7 @@ from mainstay.store.errors import (
     Corrupt,
     FutureRevision,
     InvalidStoreRequest,
+    StoreAccessDenied,
     StoreClosed,
     StoreError,
     StoreUnavailable,
@@ -26,6 +27,7 @@ from mainstay.store.errors import (
 from mainstay.store.etcd.backoff import delay_after
 from mainstay.store.etcd.kv import (
     CorruptCluster,
+    EtcdDenied,
     EtcdError,
     EtcdKv,
     EtcdNotSent,
@@ -134,6 +136,8 @@ def refusal(error: EtcdError) -> EtcdError | StoreError:
         return error
     if isinstance(error, CorruptCluster):
         return Corrupt(str(error))
+    if isinstance(error, EtcdDenied):
+        return StoreAccessDenied(str(error))
     if isinstance(error, RequestTooLarge):
         return TransactionTooLarge(str(error))
     return InvalidStoreRequest(str(error))

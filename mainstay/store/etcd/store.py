@@ -16,9 +16,11 @@ back. Keep at least one revision.
 """
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
+from random import Random
 from typing import Final
 
 from mainstay.env import Chance, tasks
@@ -27,22 +29,28 @@ from mainstay.store.errors import (
     FutureRevision,
     OutcomeUnknown,
     StorageFull,
+    StoreAccessDenied,
     StoreClosed,
     StoreError,
     StoreUnavailable,
 )
+from mainstay.store.etcd.access import NO_ACCESS_CONTROL, EtcdAccess
+from mainstay.store.etcd.backoff import delay_after
 from mainstay.store.etcd.keyspace import Keyspace
 from mainstay.store.etcd.kv import (
     Compare,
     DeleteKey,
+    EtcdDenied,
     EtcdError,
     EtcdKv,
     EtcdNotSent,
+    EtcdUntrusted,
     GetKey,
     KeyValue,
     NoAnswer,
     NoSpace,
     Operation,
+    PutKey,
     RevisionCompacted,
     TooManyRequests,
     TxnResult,
@@ -66,6 +74,8 @@ from mainstay.store.sealer import PLAIN, Sealer
 
 DEFAULT_PREFIX: Final = "/mainstay/"
 OPEN_LIMIT: Final = timedelta(seconds=3)
+NEVER: Final = 2**62
+"""A revision at which no key is."""
 
 # A range is read in chunks of about this size: large enough that the calls do not matter, small enough that neither
 # side is held up for long.
@@ -244,16 +254,25 @@ class EtcdStore:
             raise StoreClosed("the store is closed")
 
 
-async def open_etcd(endpoints: Sequence[str], prefix: str = DEFAULT_PREFIX, *, chance: Chance) -> EtcdStore:
+async def open_etcd(
+    endpoints: Sequence[str],
+    prefix: str = DEFAULT_PREFIX,
+    *,
+    chance: Chance,
+    access: EtcdAccess = NO_ACCESS_CONTROL,
+    sealer: Sealer = PLAIN,
+) -> EtcdStore:
     """A store over the etcd cluster whose members' client addresses are these, each `host:port`.
 
-    Raises `StoreUnavailable` if none of them answers, `InvalidStoreRequest` if they answer but will not have us.
+    Raises `StoreUnavailable` if none of them answers, `StoreAccessDenied` if they will not have us or are not trusted.
     """
     # Here and not above: gRPC takes a while to import, and the simulator has no use for it.
     from mainstay.store.etcd.grpc_kv import GrpcEtcdKv
 
-    store = EtcdStore(GrpcEtcdKv(endpoints), prefix, chance=chance)
+    kv = GrpcEtcdKv(endpoints, access)
+    store = EtcdStore(kv, prefix, chance=chance, sealer=sealer)
     try:
+        await _require_access(kv, prefix.encode(), chance.stream("etcd", "open"))
         async with tasks.timeout(OPEN_LIMIT):
             await store.revision()
     except TimeoutError:
@@ -263,6 +282,38 @@ async def open_etcd(endpoints: Sequence[str], prefix: str = DEFAULT_PREFIX, *, c
         await store.close()
         raise
     return store
+
+
+async def _require_access(kv: EtcdKv, root: bytes, jitter: Random) -> None:
+    """Raise unless etcd lets us read and write under the root. An etcd that is just starting is waited for a little.
+
+    The write is never done: its comparison cannot hold. etcd looks at the rights for it all the same.
+    """
+    last: EtcdError | None = None
+    try:
+        async with tasks.timeout(OPEN_LIMIT):
+            for failures in itertools.count(1):
+                try:
+                    await kv.txn([Compare(root, NEVER)], [PutKey(root, b"")], [GetKey(root)])
+                    return
+                except (EtcdUntrusted, EtcdDenied) as error:
+                    raise StoreAccessDenied(_advise(error)) from None
+                except (EtcdNotSent, NoAnswer, TooManyRequests) as error:
+                    last = error
+                except EtcdError as error:
+                    raise _commit_error(error) from None
+                await tasks.sleep(delay_after(failures, jitter))
+    except TimeoutError:
+        raise StoreUnavailable(str(last or "no etcd answers")) from None
+
+
+def _advise(error: EtcdError) -> str:
+    if isinstance(error, EtcdUntrusted):
+        return str(error)
+    return (
+        f"etcd denies access: {error}. Check --etcd-user and --etcd-password-file, and that the user has a role with"
+        " permission readwrite on the prefix of the store"
+    )
 
 
 def _chunk_after(kvs: Sequence[KeyValue]) -> int:
