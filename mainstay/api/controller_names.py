@@ -1,4 +1,4 @@
-"""The controllers of Mainstay that have a work queue, by name: what a ControllerSettings object can be about.
+"""The controllers of Mainstay, by name. A ControllerSettings object can be about those that have a work queue.
 
 The API cannot ask the controllers: it does not import them, and they run in other processes. A test sees to it that all
 of the table of controllers (controllers/registry.py) are here. A controller of a user's own may have any other name.
@@ -28,3 +28,6 @@ WITH_QUEUE: Final = frozenset(
         "serving",
     }
 )
+
+WITHOUT_QUEUE: Final = frozenset({"node-health", "pod-garbage", "repair"})
+"""Those that look at everything periodically."""

@@ -15,7 +15,7 @@ import msgspec
 
 from mainstay.api import pod_state
 from mainstay.api.kind import Object
-from mainstay.api.kind_names import PODS
+from mainstay.api.kind_names import DEPLOYMENTS, PODS
 from mainstay.client.call import PatchType
 from mainstay.client.client import Client
 from mainstay.client.errors import ApiError, Conflict, NotFound
@@ -27,6 +27,7 @@ from mainstay.loop.kernel import LoopSpec
 from mainstay.scenarios._stages import LEASE, NAMESPACE, UserStage
 from mainstay.server.auth import identities
 from mainstay.server.auth.authorization import User
+from mainstay.sim.checkers import Violated
 from mainstay.sim.cluster.history import Event, RevisionCommitted
 from mainstay.sim.cluster.world import World
 
@@ -125,6 +126,33 @@ class WorkloadStage(UserStage):
 
 READY: Final[Object] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 REJECTED: Final[Object] = {"phase": "Failed", "reason": "OutOfcpu", "message": "there is no room for it"}
+
+
+class RolledStage(WorkloadStage):
+    """One Deployment, which a user rolls from one template to the next: images end in their number."""
+
+    name = "web"
+    replicas = 1
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._number = 1
+
+    async def ready(self) -> None:
+        await super().ready()
+        while sum(pod_state.is_ready(pod) for pod in await self.objects(PODS_PREFIX)) < self.replicas:
+            await tasks.sleep(_TICK)
+
+    async def roll(self, client: Client, image: str) -> None:
+        self._number += 1
+        await client.patch(DEPLOYMENTS, self.name, NAMESPACE, with_image(f"{image}-{self._number}"))
+
+    async def require_rolled(self, check: str, image: str) -> None:
+        """All pods are of the last template, and ready. Raises `Violated`."""
+        wanted = f"{image}-{self._number}"
+        found = sorted((read_image(pod), pod_state.is_ready(pod)) for pod in await self.objects(PODS_PREFIX))
+        if found != [(wanted, True)] * self.replicas:
+            raise Violated(check, f"{self.replicas} of {wanted} are wanted, but there are {found}")
 
 
 async def told(client: Client, pod: Object, status: Object) -> None:

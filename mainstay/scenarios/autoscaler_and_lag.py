@@ -27,19 +27,16 @@ from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.client.errors import NotFound
 from mainstay.controllers.autoscaler.loop import LOOP as AUTOSCALER
-from mainstay.controllers.component import Controllers
 from mainstay.controllers.deployment.controller import Deployments
 from mainstay.controllers.progress.controller import DEPLOYMENT_PROGRESS, REPLICASET_PROGRESS
 from mainstay.controllers.replicaset.controller import ReplicaSets
-from mainstay.env import Env, tasks
-from mainstay.loop.component import ComponentSettings
+from mainstay.env import tasks
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.loop.lease import LeaseSettings
 from mainstay.scenarios._agents import CALM, SILENCE, count_running
+from mainstay.scenarios._control_programs import ControlProgramsStage
 from mainstay.scenarios._held_watch import HeldWatch
-from mainstay.scenarios._stages import NAMESPACE, UserStage
-from mainstay.scheduler.component import Scheduler, SchedulerSettings
-from mainstay.server.auth import identities
+from mainstay.scenarios._stages import NAMESPACE
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.autoscaled import DECISIONS
@@ -95,7 +92,10 @@ class LoadPhase(Enum):
     """And the load rises on."""
 
 
-class AutoscalerAndLag(UserStage):
+class AutoscalerAndLag(ControlProgramsStage):
+    controllers = WORKING
+    loops = (AUTOSCALER,)
+    lease = _LEASE
     turn_every = timedelta(seconds=5)
 
     def __init__(self, world: World) -> None:
@@ -115,10 +115,7 @@ class AutoscalerAndLag(UserStage):
             world.add_node(name, settings, serves=True)
             world.machines[name].load = self._make_load(name)
         # It lags when the user says so, and otherwise works: a crash would open a watch that is not held.
-        world.add_program(SCHEDULER, self._schedule, user=identities.SCHEDULER, is_spared=True)
-        world.add_program(PROGRAM, self._look_after, user=identities.CONTROLLERS)
-        self._expected += 1
-        self.scheduler: Scheduler | None = None
+        self.add_control_programs(SCHEDULER, PROGRAM, is_scheduler_spared=True)
         world.history.subscribe(self._saw)
 
     # What containers use.
@@ -253,27 +250,6 @@ class AutoscalerAndLag(UserStage):
             text = f"the load needs {needed} replicas at the end, but {replicas} are asked for"
             said = await self.world.store.get(f"autoscaling/horizontalpodautoscalers/{NAMESPACE}/{NAME}")
             raise Violated(CHECK, f"{text}: {_decode(said.value).get('status') if said is not None else ''}")
-
-    # Programs.
-
-    async def _schedule(self, env: Env) -> None:
-        async with self.world.client_for(SCHEDULER, env) as client:
-            settings = SchedulerSettings(lease_name="")
-            self.scheduler = Scheduler(client, env, instance=SCHEDULER, settings=settings, recorder=self.world.recorder)
-            await self.scheduler.run()
-
-    async def _look_after(self, env: Env) -> None:
-        async with self.world.client_for(PROGRAM, env) as client:
-            component = self.components[PROGRAM] = Controllers(
-                client,
-                env,
-                instance=PROGRAM,
-                controllers=WORKING,
-                loops=(AUTOSCALER,),
-                settings=ComponentSettings(lease=_LEASE),
-                recorder=self.world.recorder,
-            )
-            await component.run()
 
 
 def a_workload() -> Object:

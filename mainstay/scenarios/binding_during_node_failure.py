@@ -23,19 +23,16 @@ from mainstay.api.kind import Object
 from mainstay.api.kind_names import AUTOSCALERS, DEPLOYMENTS, PODS
 from mainstay.client.client import Client
 from mainstay.controllers.autoscaler.loop import LOOP as AUTOSCALER
-from mainstay.controllers.component import Controllers
 from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
 from mainstay.controllers.registry import CONTROLLERS
 from mainstay.controllers.repair.loop import LOOP as REPAIR
-from mainstay.env import Env, tasks
-from mainstay.loop.component import ComponentSettings
+from mainstay.env import tasks
 from mainstay.scenarios._agents import CALM, SILENCE, TIMES, count_running
-from mainstay.scenarios._stages import LEASE, NAMESPACE, SERVERS, UserStage
+from mainstay.scenarios._control_programs import ControlProgramsStage
+from mainstay.scenarios._stages import NAMESPACE, SERVERS
 from mainstay.scenarios.narrations.binding_during_node_failure import NARRATION
 from mainstay.scheduler.bind import BATCHES
-from mainstay.scheduler.component import Scheduler, SchedulerSettings
 from mainstay.scheduler.report import RETRYING
-from mainstay.server.auth import identities
 from mainstay.sim.active_faults import release_all
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
@@ -66,21 +63,20 @@ _LOAD: Final = REPLICAS * _CORE * _PERCENT // 100
 _decode = msgspec.json.Decoder(Object).decode
 
 
-class BindingDuringNodeFailure(UserStage):
+class BindingDuringNodeFailure(ControlProgramsStage):
+    controllers = CONTROLLERS
+    loops = (NODE_HEALTH, REPAIR, AUTOSCALER)
     turn_every = timedelta(seconds=15)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.scheduler: Scheduler | None = None
         self._cut_next: timedelta | None = None
         """For how long the node of the next binding is going to be silent."""
         self._is_next_late = False
         for name in NODES_THERE:
             world.add_node(name, PretendSettings(capacity=_CAPACITY, lease=TIMES), serves=True)
             world.machines[name].load = self._find_usage
-        world.add_program(SCHEDULER, self._schedule, user=identities.SCHEDULER)
-        world.add_program(PROGRAM, self._look_after, user=identities.CONTROLLERS)
-        self._expected += 1
+        self.add_control_programs(SCHEDULER, PROGRAM)
         world.history.subscribe(self._saw)
 
     # What goes wrong.
@@ -156,27 +152,6 @@ class BindingDuringNodeFailure(UserStage):
         for pod in pods:
             if (pod_state.find_condition(pod, RETRYING) or {}).get("status") == "True":
                 raise Violated(CHECK, f"{pod['metadata']['name']} is reported as being retried at the end")
-
-    # Programs.
-
-    async def _schedule(self, env: Env) -> None:
-        async with self.world.client_for(SCHEDULER, env) as client:
-            settings = SchedulerSettings(lease_name="")
-            self.scheduler = Scheduler(client, env, instance=SCHEDULER, settings=settings, recorder=self.world.recorder)
-            await self.scheduler.run()
-
-    async def _look_after(self, env: Env) -> None:
-        async with self.world.client_for(PROGRAM, env) as client:
-            component = self.components[PROGRAM] = Controllers(
-                client,
-                env,
-                instance=PROGRAM,
-                controllers=CONTROLLERS,
-                loops=(NODE_HEALTH, REPAIR, AUTOSCALER),
-                settings=ComponentSettings(lease=LEASE),
-                recorder=self.world.recorder,
-            )
-            await component.run()
 
 
 class NeverMore:

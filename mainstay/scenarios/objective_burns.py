@@ -26,12 +26,11 @@ from mainstay.scenarios._stages import NAMESPACE, SILENCE
 from mainstay.scenarios._workloads import (
     PODS_PREFIX,
     READY,
-    WorkloadStage,
+    RolledStage,
     a_workload,
     decode,
     read_image,
     told,
-    with_image,
 )
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
@@ -52,13 +51,11 @@ _SLOS: Final = "mainstay.dev/servicelevelobjectives/"
 _WATCHED: Final = (PODS_PREFIX, _SETS, _SLOS)
 
 
-class ObjectiveBurns(WorkloadStage):
+class ObjectiveBurns(RolledStage):
+    name = NAME
+    replicas = REPLICAS
     controllers = (Deployments(), ReplicaSets(), ServiceLevelObjectives())
     turn_every = timedelta(seconds=5)
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._number = 1
 
     async def prepare(self, client: Client) -> None:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": REPLICAS // 2, "maxUnavailable": 0}}
@@ -75,11 +72,6 @@ class ObjectiveBurns(WorkloadStage):
             made = {"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec}
             await client.create(SERVICE_LEVEL_OBJECTIVES, made)
 
-    async def ready(self) -> None:
-        await super().ready()
-        while sum(pod_state.is_ready(pod) for pod in await self.objects(PODS_PREFIX)) < REPLICAS:
-            await tasks.sleep(timedelta(milliseconds=100))
-
     async def go_on(self, client: Client, pod: Object) -> None:
         if pod_state.is_leaving(pod) or pod_state.is_ready(pod):
             await super().go_on(client, pod)
@@ -93,20 +85,14 @@ class ObjectiveBurns(WorkloadStage):
         await told(client, pod, {**READY, "conditions": [condition]})
 
     async def turn(self, client: Client) -> None:
-        await self._roll(client, (SLOW, "quick")[self.choose("template", 2)])
+        await self.roll(client, (SLOW, "quick")[self.choose("template", 2)])
         await tasks.sleep(timedelta(seconds=(5, 25)[self.choose("for long", 2)]))
-
-    async def _roll(self, client: Client, image: str) -> None:
-        self._number += 1
-        await client.patch(DEPLOYMENTS, NAME, NAMESPACE, with_image(f"{image}-{self._number}"))
 
     async def check(self) -> None:
         async with self.world.client_for("user", self.world.sim.env("check")) as client:
-            await self._roll(client, "quick")
+            await self.roll(client, "quick")
         await self.world.quiet(timedelta(minutes=20), timedelta(seconds=90))
-        found = sorted((read_image(pod), pod_state.is_ready(pod)) for pod in await self.objects(PODS_PREFIX))
-        if found != [(f"quick-{self._number}", True)] * REPLICAS:
-            raise Violated("objective burns", f"{REPLICAS} of quick-{self._number} are wanted, but there are {found}")
+        await self.require_rolled("objective burns", "quick")
 
 
 class TrueToTheTemplate:

@@ -30,25 +30,22 @@ from mainstay.api.times import format_time
 from mainstay.api.well_known_labels import ZONE_LABEL
 from mainstay.client.client import Client
 from mainstay.controllers.autoscaler.loop import LOOP as AUTOSCALER
-from mainstay.controllers.component import Controllers
 from mainstay.controllers.node_health.loop import LOOP as NODE_HEALTH
 from mainstay.controllers.registry import CONTROLLERS
 from mainstay.controllers.repair.loop import LOOP as REPAIR
-from mainstay.env import Env, tasks
+from mainstay.env import tasks
 from mainstay.explain.debug.builder import debug
 from mainstay.explain.debug.view import DebugFinding, DebugView
 from mainstay.explain.moment import Moment
 from mainstay.explain.story.timeline import NothingKnown
 from mainstay.journal.memory_journal import MemoryJournal
-from mainstay.loop.component import ComponentSettings
 from mainstay.loop.fencing import LeaseTimes
 from mainstay.registry import REGISTRY
 from mainstay.scenarios import _risk
 from mainstay.scenarios._agents import CALM, SILENCE, count_running
-from mainstay.scenarios._stages import LEASE, USER, UserStage
+from mainstay.scenarios._control_programs import ControlProgramsStage
+from mainstay.scenarios._stages import USER
 from mainstay.scenarios.narrations.pending_after_rollback import NARRATION
-from mainstay.scheduler.component import Scheduler, SchedulerSettings
-from mainstay.server.auth import identities
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
 from mainstay.sim.checkers.capacity import CapacityChecker
@@ -73,13 +70,14 @@ CHECK: Final = "pending after rollback"
 _decode = msgspec.json.Decoder(Object).decode
 
 
-class PendingAfterRollback(UserStage):
+class PendingAfterRollback(ControlProgramsStage):
+    controllers = CONTROLLERS
+    loops = (NODE_HEALTH, REPAIR, AUTOSCALER)
     turn_every = timedelta(seconds=2)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         world.journal = MemoryJournal()  # Before it boots, so that all of it is there.
-        self.scheduler: Scheduler | None = None
         self.named = 0
         """How often the view has named the stale cache, truly."""
         self._turns = 0
@@ -94,10 +92,8 @@ class PendingAfterRollback(UserStage):
             settings = PretendSettings(labels={ZONE_LABEL: zone}, capacity=_CAPACITY, lease=_LEASE)
             world.add_node(name, settings, serves=True)
             world.machines[name].load = self._find_usage
-        world.add_program(_risk.SCHEDULER, self._schedule, user=identities.SCHEDULER)
-        world.add_program(PROGRAM, self._look_after, user=identities.CONTROLLERS)
+        self.add_control_programs(_risk.SCHEDULER, PROGRAM)
         world.know(_risk.QUOTA_CONTROLLER)
-        self._expected += 1
 
     def _find_usage(self, container: ContainerId) -> ContainerUsage:
         """The containers that run share the load. (Those of the batch have the same share, which nothing looks at.)"""
@@ -246,29 +242,6 @@ class PendingAfterRollback(UserStage):
         view = await debug(await Moment.now(journal), REGISTRY, DEPLOYMENTS, _risk.NAME, _risk.TENANT)
         if self._freed and view.finding is not DebugFinding.COMPLETE:
             raise Violated(CHECK, f"all faults are healed, but the view finds {view.finding}: {view.cause}")
-
-    # Programs.
-
-    async def _schedule(self, env: Env) -> None:
-        async with self.world.client_for(_risk.SCHEDULER, env) as client:
-            settings = SchedulerSettings(lease_name="")
-            self.scheduler = Scheduler(
-                client, env, instance=_risk.SCHEDULER, settings=settings, recorder=self.world.recorder
-            )
-            await self.scheduler.run()
-
-    async def _look_after(self, env: Env) -> None:
-        async with self.world.client_for(PROGRAM, env) as client:
-            component = self.components[PROGRAM] = Controllers(
-                client,
-                env,
-                instance=PROGRAM,
-                controllers=CONTROLLERS,
-                loops=(NODE_HEALTH, REPAIR, AUTOSCALER),
-                settings=ComponentSettings(lease=LEASE),
-                recorder=self.world.recorder,
-            )
-            await component.run()
 
 
 _CAPACITY: Final = {"cpu": "4", "memory": "8Gi"}

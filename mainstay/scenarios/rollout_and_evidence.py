@@ -24,12 +24,11 @@ from mainstay.scenarios._stages import NAMESPACE, SILENCE
 from mainstay.scenarios._workloads import (
     PODS_PREFIX,
     READY,
-    WorkloadStage,
+    RolledStage,
     a_workload,
     decode,
     read_image,
     told,
-    with_image,
 )
 from mainstay.sim.checkers import Violated
 from mainstay.sim.checkers.acknowledged_writes import AcknowledgedWrites
@@ -53,13 +52,14 @@ _WATCHED: Final = (PODS_PREFIX, _SETS, _DEPLOYMENTS, _STATES)
 _NOT_READY: Final[Object] = {"conditions": [{"type": "Ready", "status": "False", "reason": PROBE_FAILED}]}
 
 
-class RolloutAndEvidence(WorkloadStage):
+class RolloutAndEvidence(RolledStage):
+    name = NAME
+    replicas = REPLICAS
     controllers = (Deployments(), ReplicaSets())
     turn_every = timedelta(seconds=4)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._number = 1
         self._unwell: dict[str, None] = {}
 
     async def prepare(self, client: Client) -> None:
@@ -68,11 +68,6 @@ class RolloutAndEvidence(WorkloadStage):
         with suppress(AlreadyExists):
             await client.create(DEPLOYMENTS, wanted)
         await self._report(client, 0)
-
-    async def ready(self) -> None:
-        await super().ready()
-        while sum(pod_state.is_ready(pod) for pod in await self.objects(PODS_PREFIX)) < REPLICAS:
-            await tasks.sleep(timedelta(milliseconds=100))
 
     async def go_on(self, client: Client, pod: Object) -> None:
         is_fit = pod["metadata"]["uid"] not in self._unwell and not read_image(pod).startswith(BROKEN)
@@ -84,23 +79,19 @@ class RolloutAndEvidence(WorkloadStage):
             case 0:
                 await self._fail_probes(client)
             case 1:
-                await self._roll(client, BROKEN)
+                await self.roll(client, BROKEN)
                 await tasks.sleep(timedelta(seconds=(2, DEADLINE_S + 4)[self.choose("for long", 2)]))
                 # So that it is decided about again, and knows by then that it is late.
                 await client.patch(DEPLOYMENTS, NAME, NAMESPACE, {"metadata": {"annotations": {"seen": "yes"}}})
                 await tasks.sleep(timedelta(seconds=2))
                 await client.patch(DEPLOYMENTS, NAME, NAMESPACE, {"metadata": {"annotations": {"seen": None}}})
-                await self._roll(client, "good")
+                await self.roll(client, "good")
             case _:
                 await self._report(client, 90)
                 await tasks.sleep(HEARD_WITHIN)
-                await self._roll(client, "good")
+                await self.roll(client, "good")
                 await tasks.sleep(LAGS_FOR)
                 await self._report(client, 0)
-
-    async def _roll(self, client: Client, image: str) -> None:
-        self._number += 1
-        await client.patch(DEPLOYMENTS, NAME, NAMESPACE, with_image(f"{image}-{self._number}"))
 
     async def _fail_probes(self, client: Client) -> None:
         """Of half of the pods, for a few seconds."""
@@ -124,13 +115,9 @@ class RolloutAndEvidence(WorkloadStage):
     async def check(self) -> None:
         async with self.world.client_for("user", self.world.sim.env("check")) as client:
             await self._report(client, 0)
-            await self._roll(client, "good")
+            await self.roll(client, "good")
         await self.world.quiet(timedelta(minutes=10), timedelta(seconds=30))
-        found = sorted((read_image(pod), pod_state.is_ready(pod)) for pod in await self.objects(PODS_PREFIX))
-        if found != [(f"good-{self._number}", True)] * REPLICAS:
-            raise Violated(
-                "rollout and evidence", f"{REPLICAS} of good-{self._number} are wanted, but there are {found}"
-            )
+        await self.require_rolled("rollout and evidence", "good")
 
 
 class NoMoreThanAllowed:

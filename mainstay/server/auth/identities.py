@@ -8,6 +8,7 @@ all who may run a pod in its namespace.
 from typing import Final
 
 from mainstay.api import system_users
+from mainstay.api.controller_names import WITH_QUEUE, WITHOUT_QUEUE
 from mainstay.server.auth.authorization import MASTERS, NODES, User
 
 ADMINISTRATOR: Final = User("kubernetes-admin", (MASTERS,))
@@ -28,29 +29,4 @@ def build_controller_user(controller: str) -> User:
     return User(system_users.build_controller_user(controller), ())
 
 
-CONTROLLER_USERS: Final = tuple(
-    build_controller_user(name)
-    for name in (
-        "deployment",
-        "deployment-progress",
-        "disruption-budget",
-        "endpoint-slice",
-        "endpoints",
-        "holds",
-        "horizontal-pod-autoscaler",
-        "job",
-        "job-progress",
-        "namespace",
-        "node-health",
-        "owner-cleanup",
-        "pod-garbage",
-        "policy-rollout",
-        "repair",
-        "replicaset",
-        "replicaset-progress",
-        "root-ca",
-        "service-level-objective",
-        "serviceaccount",
-        "serving",
-    )
-)
+CONTROLLER_USERS: Final = tuple(build_controller_user(name) for name in sorted(WITH_QUEUE | WITHOUT_QUEUE))
