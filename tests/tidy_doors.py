@@ -28,8 +28,8 @@ DOORS: Final = {
     "agent/serve": "server",
     # The kinds that are always there, each declared in the module of its theme.
     "api/kinds": (
-        "admission apiextensions certificates checks controller_settings credentials decisions flowcontrol mainstay "
-        "metrics objectives pods policy rbac sampling "
+        "admission apiextensions certificates checks controller_settings credentials decisions flowcontrol "
+        "mainstay metrics objectives pods policy rbac sampling "
     ),
     # What `kubectl get` shows of each kind: the columns, and how they are filled.
     "api/tables": "jsonpath texts",
@@ -100,7 +100,7 @@ DOORS: Final = {
     # Authentication, authorization, and the certificates and tokens they rest on.
     "server/auth": "authentication authorization certificates identities jwt kubeconfig tokens",
     # Backups: all of a store at one revision in a file, and a store made from such a file.
-    "server/backup": "data_dir errors facts",
+    "server/backup": "contents data_dir directory_restore errors etcd_restore facts",
     # CustomResourceDefinitions: serve the kinds they define, keep their status, clean up after them.
     "server/crd": "definitions",
     # The journal of the cluster: collect decisions, serve them, and expose them as objects, spans and counts.
@@ -140,7 +140,7 @@ DOORS: Final = {
     # How a run is made to go wrong: one file for each way of choosing among the faults that a scenario allows.
     "sim/strategies": "table",
     # Revisions over bytes. Knows nothing of pods.
-    "store": "backup_format disk_log errors interface local local_watch log",
+    "store": "backup_format disk_log epoch_jump errors interface local local_watch log sqlite_log",
     # A store over etcd: any number of processes share one history.
     "store/etcd": "access store",
     # Keep the processes of a cluster on one machine running: start, adopt, restart and stop them.
@@ -193,10 +193,10 @@ INNER_DOORS: Final = {
     # Authentication, authorization, and the certificates and tokens they rest on.
     "server/auth": (
         "authorizers cleanup_restriction credential_service handlers issuer node_authorizer node_index "
-        "node_restriction request_signer signing_point"
+        "node_restriction request_signer signing_point "
     ),
     # Backups: all of a store at one revision in a file, and a store made from such a file.
-    "server/backup": "pages",
+    "server/backup": "pages unfinished",
     # The journal of the cluster: collect decisions, serve them, and expose them as objects, spans and counts.
     "server/decisions": "otlp refusals service write_notes",
     # Flow control: which request is handled next when there are too many.
@@ -204,7 +204,7 @@ INNER_DOORS: Final = {
     # Requests that only a node's agent can answer: logs, exec, ports, resource usage.
     "server/node_proxy": "agents handlers",
     # Where placement becomes true: binding, reservations, the ledger of each node, eviction.
-    "server/placement": "handlers ledger.refusals placement",
+    "server/placement": "handlers ledger.history ledger.refusals placement",
     # Admission policies: rules in CEL that users write, followed by every API server and evaluated with each write.
     "server/policies": "admission_policies match_rules mutating_policies policy_review policy_set published_state",
     # ResourceQuotas and ZoneQuotas: charged in the transaction of the write that uses them.

@@ -47,7 +47,7 @@ _BLOCK: Final = b"B"
 _INDEX: Final = b"I"
 _ARRAY_32: Final = b"\xdd"  # How msgpack begins an array with a length of four bytes.
 
-_NAME: Final = re.compile(r"(history|decisions|snapshot)-(\d{12})\.(open|zst|index|names|new)")
+_NAME: Final = re.compile(r"(history|decisions|snapshot)-(\d{12,18})\.(open|zst|index|names|new)")
 
 
 class Series(StrEnum):

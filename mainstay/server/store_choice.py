@@ -8,6 +8,7 @@ from typing import Final
 from mainstay.env import Env
 from mainstay.env.disk_checks import add_disk_checks
 from mainstay.env.health import Health
+from mainstay.server.backup.unfinished import require_finished_directory, require_finished_store
 from mainstay.server.health_checks import add_store_check
 from mainstay.store import open_memory, open_sqlite
 from mainstay.store.etcd.access import NO_ACCESS_CONTROL, EtcdAccess, EtcdLogin, EtcdTlsFiles, require_usable
@@ -53,13 +54,20 @@ SQLITE: Final = SqliteChoice()
 
 async def open_store(choice: StoreChoice, data_dir: Path, env: Env, health: Health) -> Store:
     """Open it, and let health cover it and the disk. Raises `StoreError`."""
-    store = await _open(choice, data_dir, env)
+    require_finished_directory(env.disk)
+    store = await open_chosen(choice, data_dir, env)
+    try:
+        await require_finished_store(store)
+    except BaseException:
+        await store.close()
+        raise
     add_store_check(health, store)
     add_disk_checks(health, data_dir)
     return store
 
 
-async def _open(choice: StoreChoice, data_dir: Path, env: Env) -> Store:
+async def open_chosen(choice: StoreChoice, data_dir: Path, env: Env) -> Store:
+    """Open it, and nothing else. Raises `StoreError`."""
     match choice:
         case SqliteChoice():
             return await open_sqlite(data_dir / "store")

@@ -10,8 +10,8 @@ Frames have checksums (env/frames.py), so that damage is found where it is; the 
 a file without its end is truncated. A reader accepts a file only as a whole: `BackupReader.finish`. A format is never
 changed: a later one gets a number of its own, and the readers of earlier ones stay.
 
-Pure: bytes in, values out. Who reads a store into a backup is server/backup/export.py, who fills a store from one is
-server/backup/restore.py.
+Pure: bytes in, values out. Who reads a store into a backup is server/backup/export.py, who fills a store from one are
+server/backup/directory_restore.py and etcd_restore.py.
 """
 
 import hashlib

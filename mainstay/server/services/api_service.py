@@ -47,7 +47,7 @@ NAME: Final = "kubernetes"
 PORT: Final = 443
 PORT_NAME: Final = "https"
 
-_LEASES: Final = f"{INTERNAL_PREFIX}servers/"
+SERVER_LEASES: Final = f"{INTERNAL_PREFIX}servers/"
 _LABELS: Final = {"component": "apiserver", "provider": "kubernetes"}
 _SERVICE_NAME: Final = "kubernetes.io/service-name"
 _OPTIONS: Final = WriteParameters(False, "Ignore", "mainstay")
@@ -123,7 +123,7 @@ class ApiService:
 
     @property
     def _lease_key(self) -> str:
-        return f"{_LEASES}{self._own.host}/{self._own.port}"
+        return f"{SERVER_LEASES}{self._own.host}/{self._own.port}"
 
     async def _renew(self) -> None:
         self._renewals += 1
@@ -132,7 +132,7 @@ class ApiService:
 
     async def _find_living(self) -> list[ServerEndpoint]:
         """This server, and the others whose lease goes on changing. Removes the leases of those that have ended."""
-        entries = (await self._store.range(_LEASES)).entries
+        entries = (await self._store.range(SERVER_LEASES)).entries
         now_ns = self._clock.monotonic_ns()
         self._seen = {
             each.key: (each.revision, before[1] if before is not None and before[0] == each.revision else now_ns)

@@ -37,7 +37,7 @@ _logger = logging.getLogger(__name__)
 
 KEPT: Final = 32  # A client that was away for more epochs than this lists everything again.
 
-_PREFIX: Final = f"{INTERNAL_PREFIX}openings/"
+EPOCHS: Final = f"{INTERNAL_PREFIX}openings/"
 
 
 class _Epoch(msgspec.Struct, frozen=True, order=True):
@@ -59,9 +59,9 @@ class StoreEpochs:
         """Begin an epoch, unless the store is full. Raises what else `commit` raises."""
         epochs = cls(store)
         await epochs._look()
-        key = _PREFIX + env.chance.uid("opening", 0)
+        key = EPOCHS + env.chance.uid("opening", 0)
         forgotten = epochs._known[: max(0, len(epochs._known) - KEPT + 1)]
-        writes: list[Write] = [Put(key, b""), *(DeleteEntry(_PREFIX + each.name) for each in forgotten)]
+        writes: list[Write] = [Put(key, b""), *(DeleteEntry(EPOCHS + each.name) for each in forgotten)]
         try:
             await store.commit([Check(key, ABSENT)], writes)
             epochs._is_noted = True
@@ -77,8 +77,8 @@ class StoreEpochs:
 
     def heard(self, change: KeyChange) -> None:
         """Another server has begun, if that is what happened."""
-        if change.entry is not None and change.key.startswith(_PREFIX):
-            epoch = _Epoch(change.revision, change.key.removeprefix(_PREFIX))
+        if change.entry is not None and change.key.startswith(EPOCHS):
+            epoch = _Epoch(change.revision, change.key.removeprefix(EPOCHS))
             if epoch not in self._known:
                 insort(self._known, epoch)
 
@@ -98,8 +98,8 @@ class StoreEpochs:
         return False
 
     async def _look(self) -> None:
-        page = await self._store.range(_PREFIX)
-        self._known = sorted(_Epoch(each.created, each.key.removeprefix(_PREFIX)) for each in page.entries)
+        page = await self._store.range(EPOCHS)
+        self._known = sorted(_Epoch(each.created, each.key.removeprefix(EPOCHS)) for each in page.entries)
 
 
 def restored_error(revision: int) -> StatusError:

@@ -34,7 +34,7 @@ KEPT_FOR: Final = timedelta(hours=1)
 SWEEP_EVERY: Final = timedelta(minutes=5)
 SWEEP_ENTRIES: Final = 50  # Removed in one transaction.
 
-_PREFIX: Final = f"{INTERNAL_PREFIX}operations/"
+OPERATIONS: Final = f"{INTERNAL_PREFIX}operations/"
 _ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _logger = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ def build_operation(name: str, about: Sequence[str], body: bytes, user: User, cl
         said.update(part.encode() + b"\0")
     said.update(body)
     owner = hashlib.sha256(user.name.encode()).hexdigest()[:16]
-    return Operation(f"{_PREFIX}{owner}/{name}", said.digest()[:16], int(clock.wall().timestamp()))
+    return Operation(f"{OPERATIONS}{owner}/{name}", said.digest()[:16], int(clock.wall().timestamp()))
 
 
 def _read_age(entry: Entry) -> int:
@@ -130,7 +130,7 @@ class Sweeper:
 
     async def _sweep(self) -> None:
         until_s = self._clock.wall().timestamp() - KEPT_FOR.total_seconds()
-        page = await self._store.range(_PREFIX)
+        page = await self._store.range(OPERATIONS)
         old = [entry for entry in page.entries if _read_age(entry) < until_s]
         for start in range(0, len(old), SWEEP_ENTRIES):
             await self._store.commit([], [DeleteEntry(entry.key) for entry in old[start : start + SWEEP_ENTRIES]])
