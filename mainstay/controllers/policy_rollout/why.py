@@ -59,7 +59,7 @@ _ADVICE: Final = {
     RolloutReason.CANDIDATE_CHANGED: _RESTORE,
     RolloutReason.PREVIOUS_NOT_FOUND: "Set `spec.aborted` to true: that deactivates the candidate and ends it.",
     RolloutReason.PREVIOUS_UNSUITABLE: (
-        "Change the PlacementPolicy that the message names, or delete this rollout and create one without "
+        "Create or change the PlacementPolicy that the message names, or delete this rollout and create one without "
         "`spec.previous`: the controller then finds the active policy with the same scope."
     ),
     RolloutReason.PREVIOUS_CHANGED: _RESTORE,
