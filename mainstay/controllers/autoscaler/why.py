@@ -76,8 +76,8 @@ async def why_autoscaler(case: Case, autoscaler: Object) -> Finding:
         text = f"{subject.words} does not scale {target} ({reason}): {message}"
         cause, advice = _CAUSES.get(reason, Cause.METRICS_MISSING), _ADVICE.get(reason, "")
         if reason == "FailedGetScale":
-            is_there = await _get_target(case, autoscaler) is not None
-            cause, advice = (Cause.INVALID, _GIVE_SCALE) if is_there else (Cause.REFERENCE_MISSING, "")
+            is_missing = '" not found' in message  # As the server names an object; a kind without scale it does not.
+            cause, advice = (Cause.REFERENCE_MISSING, "") if is_missing else (Cause.INVALID, _GIVE_SCALE)
         elif MISSING_REQUEST in str(said.get("message") or ""):
             advice = _SET_REQUESTS
         return Finding(
@@ -110,19 +110,16 @@ async def why_autoscaler(case: Case, autoscaler: Object) -> Finding:
 
 async def _ask_target(case: Case, autoscaler: Object) -> Finding | None:
     """What the room of the target finds; None if it has all that it wants, or is not known."""
-    kind, obj = _find_kind(autoscaler["spec"]["scaleTargetRef"]), await _get_target(case, autoscaler)
-    analyse = None if kind is None else case.rooms.analyser(kind.text)
+    reference = autoscaler["spec"]["scaleTargetRef"]
+    kind = _find_kind(reference)
+    if kind is None:
+        return None
+    obj = await case.get(kind, reference["name"], autoscaler["metadata"]["namespace"])
+    analyse = case.rooms.analyser(kind.text)
     if obj is None or analyse is None:
         return None
     found = await analyse(case, obj)
     return None if found.verdict is Verdict.SATISFIED else found
-
-
-async def _get_target(case: Case, autoscaler: Object) -> Object | None:
-    """None: it does not exist, or is of a kind that users define."""
-    reference = autoscaler["spec"]["scaleTargetRef"]
-    kind = _find_kind(reference)
-    return None if kind is None else await case.get(kind, reference["name"], autoscaler["metadata"]["namespace"])
 
 
 def _find_kind(reference: Object) -> KindName | None:

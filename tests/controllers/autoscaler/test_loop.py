@@ -130,6 +130,16 @@ async def test_a_missing_target_is_named_in_the_condition(sim):
     assert (answer.cause, answer.advice) == (Cause.REFERENCE_MISSING, MEANINGS[Cause.REFERENCE_MISSING].advice)
 
 
+async def test_a_target_of_a_kind_without_scale_is_no_missing_object(sim):
+    scaled = await Scaled(sim).start()
+    spec = {"scaleTargetRef": {"apiVersion": "example.com/v1", "kind": "Gadget", "name": "g"}, "maxReplicas": 3}
+    await scaled.client.create(AUTOSCALERS, {"metadata": {"name": "g", "namespace": NAMESPACE}, "spec": spec})
+    await scaled.until_said("AbleToScale", "FailedGetScale", "g")
+    answer = await scaled.ask("g")
+
+    assert (answer.cause, "must have the subresource scale" in answer.advice) == (Cause.INVALID, True)
+
+
 async def test_the_advice_fits_the_metric_that_is_missing(sim):
     scaled = await Scaled(sim).start()
     wanted = {"metric": {"name": "mails"}, "target": {"type": "AverageValue", "averageValue": "1"}}
