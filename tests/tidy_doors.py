@@ -96,7 +96,7 @@ DOORS: Final = {
     # What the scheduler tells `why`, `timeline`, `debug` and `plan`: replayed decisions, and cures.
     "scheduler/why": "debug placement plan pods relevance zone_quota",
     # The API server: what speaks Kubernetes to the outside, over the store.
-    "server": "process store_choice",
+    "server": "data_dir_check process store_choice store_damage",
     # Authentication, authorization, and the certificates and tokens they rest on.
     "server/auth": "authentication authorization certificates identities jwt kubeconfig tokens",
     # Backups: all of a store at one revision in a file, and a store made from such a file.
@@ -140,7 +140,9 @@ DOORS: Final = {
     # How a run is made to go wrong: one file for each way of choosing among the faults that a scenario allows.
     "sim/strategies": "table",
     # Revisions over bytes. Knows nothing of pods.
-    "store": "backup_format disk_log epoch_jump errors interface local local_watch log sqlite_log",
+    "store": (
+        "backup_format disk_log epoch_jump errors interface local local_watch log salvage sqlite_image sqlite_log "
+    ),
     # A store over etcd: any number of processes share one history.
     "store/etcd": "access store",
     # Keep the processes of a cluster on one machine running: start, adopt, restart and stop them.

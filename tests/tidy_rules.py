@@ -84,6 +84,7 @@ SEAMS_BESIDE_ENV: Final = ("mainstay/agent/runners/process/",)
 # Modules, and what they may use all the same.
 EXCEPTIONS: Final = (
     # SQLite does its own file access. Under simulation another log takes the place of this module.
+    ("mainstay/store/sqlite_image.py", "sqlite3"),
     ("mainstay/store/sqlite_log.py", "sqlite3"),
     # gRPC brings its own sockets and threads. Under simulation a fake etcd takes the place of this module.
     ("mainstay/store/etcd/grpc_kv.py", "grpc"),

@@ -20,6 +20,7 @@ COMMANDS: Final = (
     CommandEntry("Cluster", "top", "Show the load of the control plane", "mainstay.cli.top:top"),
     CommandEntry("Cluster", "backup", "Save a backup of all objects", "mainstay.cli.backup:backup"),
     CommandEntry("Cluster", "restore", "Restore a backup", "mainstay.cli.restore:restore"),
+    CommandEntry("Cluster", "store", "Check and repair a store", "mainstay.cli.store:store"),
     CommandEntry("Cluster", "completion", "Print a shell completion script", "mainstay.cli.completion:completion"),
     CommandEntry("Objects", "get", "Show objects, now or at an earlier time", "mainstay.cli.get:get"),
     CommandEntry("Objects", "apply", "Apply manifests", "mainstay.cli.apply:apply"),

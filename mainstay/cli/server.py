@@ -18,6 +18,7 @@ from mainstay.cli.etcd_options import (
     parse_etcd_urls,
     require_no_etcd_files,
 )
+from mainstay.cli.exits import Exit
 from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.sizes import Bytes
 
@@ -127,7 +128,7 @@ def server(
     otlp_endpoint: str,
     log_format: str,
     verbose: int,
-) -> None:
+) -> int:
     """Run an API server.
 
     \b
@@ -147,7 +148,7 @@ def server(
     from mainstay.api.pod_security_checks import SecurityLevel
     from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, tasks
     from mainstay.server.decisions.journal import JournalLimits
-    from mainstay.server.process import CannotGoOn, ServerCannotStart, ServerOptions, serve
+    from mainstay.server.process import CannotGoOn, ServerCannotStart, ServerOptions, StoreDamaged, serve
 
     options = ServerOptions(
         data_dir=data_dir,
@@ -171,8 +172,12 @@ def server(
         raise click.ClickException(f"cannot use data directory {data_dir}: {error.strerror}") from None
     try:
         tasks.run(serve(options, env, _say_ready))
+    except StoreDamaged as error:
+        click.echo(f"mainstay: {error}", err=True)
+        return Exit.BLOCKED
     except (CannotGoOn, ServerCannotStart) as error:
         raise click.ClickException(str(error)) from error
+    return Exit.SATISFIED
 
 
 def _store(choice: "StoreChoice | EtcdUrls", files: EtcdFiles) -> "StoreChoice":

@@ -153,7 +153,8 @@ class _Foreground:
             elif self._given_up.done():
                 code = Exit.ERROR
                 failure = self._given_up.result()
-                say(f"mainstay: {failure.name} failed to start {FAILURES_MAX} times; stopping. Its log:", err=True)
+                times = "once" if failure.failures == 1 else f"{failure.failures} times"
+                say(f"mainstay: {failure.name} failed to start {times}; stopping. Its log:", err=True)
                 self._show_log(failure.name)
             supervisor.leave_off()
             await running
@@ -195,7 +196,8 @@ class _Foreground:
     def _failed(self, failure: ComponentFailure) -> None:
         again = f"restarting in {failure.pause.total_seconds():.1f} s"
         text = f"  {mark('✗', 'red')} {failure.name:<14}{_describe(failure)}; {again}"
-        is_hopeless = not self._is_ready and not self._was_there and failure.failures >= FAILURES_MAX
+        is_final = failure.failures >= FAILURES_MAX or failure.exit_code == Exit.BLOCKED
+        is_hopeless = not self._is_ready and not self._was_there and is_final
         if is_hopeless and self._given_up is not None:
             if not self._given_up.done():
                 self._given_up.set_result(failure)

@@ -59,7 +59,7 @@ from mainstay.server.request.metrics import Metrics
 from mainstay.server.request.pipeline import PipelineOptions
 from mainstay.server.storage.compaction import compact_regularly
 from mainstay.server.store_choice import SQLITE, MemoryChoice, StoreChoice, open_store, wait_until_broken
-from mainstay.store.errors import StoreError
+from mainstay.store.errors import Corrupt, NewerFormat, StoreError
 from mainstay.store.interface import Store
 
 GRACE: Final = timedelta(seconds=10)
@@ -73,6 +73,10 @@ _log = logging.getLogger(__name__)
 
 class ServerCannotStart(Exception):
     """The server does not run. The message is for the user who started it, and says what to do."""
+
+
+class StoreDamaged(ServerCannotStart):
+    """The store is not all that it was: no restart helps, until a user has repaired or restored it."""
 
 
 class CannotGoOn(Exception):
@@ -181,6 +185,10 @@ class ServerProcess:
             try:
                 with process.health.active():
                     await process._start()
+            except NewerFormat as error:
+                raise ServerCannotStart(str(error)) from error
+            except Corrupt as error:
+                raise StoreDamaged(str(error)) from error
             except (StoreError, BadCertificate, DiskFull) as error:
                 raise ServerCannotStart(str(error)) from error
             except OSError as error:

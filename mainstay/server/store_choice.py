@@ -10,7 +10,9 @@ from mainstay.env.disk_checks import add_disk_checks
 from mainstay.env.health import Health
 from mainstay.server.backup.unfinished import require_finished_directory, require_finished_store
 from mainstay.server.health_checks import add_store_check
+from mainstay.server.store_damage import STORE, render_refusal, require_salvaged
 from mainstay.store import open_memory, open_sqlite
+from mainstay.store.errors import Corrupt, NewerFormat
 from mainstay.store.etcd.access import NO_ACCESS_CONTROL, EtcdAccess, EtcdLogin, EtcdTlsFiles, require_usable
 from mainstay.store.etcd.store import open_etcd
 from mainstay.store.interface import Store
@@ -70,12 +72,22 @@ async def open_chosen(choice: StoreChoice, data_dir: Path, env: Env) -> Store:
     """Open it, and nothing else. Raises `StoreError`."""
     match choice:
         case SqliteChoice():
-            return await open_sqlite(data_dir / "store")
+            return await _open_sqlite(data_dir)
         case MemoryChoice():
             return await open_memory()
         case EtcdChoice(endpoints, access):
             require_usable(access, env.clock.wall())
             return await open_etcd(endpoints, chance=env.chance.child("store"), access=access)
+
+
+async def _open_sqlite(data_dir: Path) -> Store:
+    try:
+        require_salvaged(data_dir)
+        return await open_sqlite(data_dir / STORE)
+    except NewerFormat:
+        raise
+    except Corrupt as error:
+        raise Corrupt(render_refusal(data_dir, str(error))) from error
 
 
 async def wait_until_broken(store: Store) -> str:

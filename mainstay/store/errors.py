@@ -66,6 +66,10 @@ class UnknownEncryptionKey(StoreError):
         self.key_id = key_id
 
 
+class NewerFormat(Corrupt):
+    """A newer Mainstay has written it. Start that one; nothing was changed."""
+
+
 class StoreInUse(StoreError):
     """Another process has this data directory open. Stop that one, or use another directory."""
 

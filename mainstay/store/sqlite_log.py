@@ -16,12 +16,20 @@ import contextlib
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from mainstay.env.disk import DiskFull, Locked, SystemDisk
 from mainstay.env.tasks import Worker
-from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreError, StoreInUse, StoreUnavailable
+from mainstay.store.errors import (
+    Corrupt,
+    NewerFormat,
+    OutcomeUnknown,
+    StorageFull,
+    StoreError,
+    StoreInUse,
+    StoreUnavailable,
+)
 from mainstay.store.high_water import HighWaterFile
 from mainstay.store.log import LogPosition, LogRow, Recovered, checksum, decode_row, encode_row
 from mainstay.store.log_chain import HighWater, LogAnchor, LogChain, ReplacedRow, anchor_of_filled
@@ -91,14 +99,18 @@ class SqliteLog:
                 f"the store in {self._disk.root} is in use by {error.holder}: stop that one, or use another directory"
             ) from None
         try:
-            with _keeping_evidence(self._disk, self._close_connection):
-                return self._read()
+            with keep_wal(self._disk):
+                try:
+                    return self._read()
+                except BaseException:
+                    self._close_connection()
+                    raise
         except sqlite3.Error as error:
             self._close()
             raise self._cannot_open(error) from error
         except Corrupt as error:
             self._close()
-            raise self._damaged(str(error)) from error
+            raise type(error)(f"{self._path}: {error}") from error
         except DiskFull as error:
             self._close()
             raise StorageFull(str(error)) from error
@@ -114,17 +126,13 @@ class SqliteLog:
             return StoreInUse(f"{self._path} is being used by a program other than Mainstay: {error}. End that one")
         if primary in _PASSING:
             return StoreUnavailable(f"{self._path} cannot be opened now: {error}")
-        return self._damaged(str(error))
-
-    def _damaged(self, problem: str) -> Corrupt:
-        cure = f"Restore {self._disk.root} from a backup, or move it away to start empty"
-        return Corrupt(f"{self._path}: {problem}. {cure}")
+        return Corrupt(f"{self._path}: {error}")
 
     def _read(self) -> Recovered:
         self._connection = connection = connect(self._disk)
         if _is_empty(connection):
             self._create(connection)
-        found = _require_ours(connection)
+        found = read_format(connection)
         acknowledged = self._mark.read()
         if acknowledged is None and found == FORMAT:
             raise Corrupt(f"{MARK} is missing: without it, whether all that was acknowledged is here cannot be told")
@@ -142,7 +150,7 @@ class SqliteLog:
                 raise Corrupt(f"the row of revision {revision} does not match its checksum")
             rows.append(decode_row(revision, writes, self._sealer))
             checksums[revision] = expected
-        anchor = _read_anchor(connection) if found == FORMAT else _read_first_anchor(connection, checksums)
+        anchor = read_anchor(connection, found, checksums)
         chain = LogChain(anchor, checksums)
         for fault in chain.find_faults(acknowledged, is_chained=found == FORMAT):
             raise Corrupt(fault)
@@ -297,21 +305,22 @@ def _move_into_database(connection: sqlite3.Connection) -> None:
 
 
 @contextlib.contextmanager
-def _keeping_evidence(disk: SystemDisk, close: Callable[[], None]) -> Iterator[None]:
-    """If what is done here fails, leave the write-ahead file as it was: it may have more than SQLite can read."""
+def keep_wal(disk: SystemDisk, *, always: bool = False) -> Iterator[None]:
+    """If what is done here fails, or `always`, leave the write-ahead file as it was: it may have more than SQLite can
+    read, and goes with the last connection. That must be closed here."""
     names = disk.names()
     if KEPT_WAL in names:  # This was cut short before.
         disk.remove(KEPT_WAL) if WAL in names else disk.rename(KEPT_WAL, WAL)
     is_kept = WAL in disk.names() and disk.link(WAL, KEPT_WAL)
+    is_over = False
     try:
         yield
-    except BaseException:
-        close()
-        if is_kept:
+        is_over = not always
+    finally:
+        if is_kept and is_over:
+            disk.remove(KEPT_WAL)
+        elif is_kept:
             disk.rename(KEPT_WAL, WAL)
-        raise
-    if is_kept:
-        disk.remove(KEPT_WAL)
 
 
 _ALL_ROWS: Final = "SELECT revision, checksum, writes FROM rows ORDER BY revision"
@@ -337,12 +346,15 @@ def _anchor_values(anchor: LogAnchor) -> tuple[int, ...]:
     return *values, checksum(0, repr(values).encode())
 
 
-def _read_anchor(connection: sqlite3.Connection) -> LogAnchor:
-    for values in (found := connection.execute("SELECT * FROM anchor").fetchall()):
-        if len(found) == 1 and all(type(value) is int and value >= 0 for value in values):
-            anchor = LogAnchor(*values[:4])
-            if _anchor_values(anchor) == values:
-                return anchor
+def read_anchor(connection: sqlite3.Connection, found: int, checksums: Mapping[int, int]) -> LogAnchor:
+    """The anchor of a log of this format, with these rows. Raises `Corrupt`."""
+    if found < FORMAT:
+        return _read_first_anchor(connection, checksums)
+    anchors = connection.execute("SELECT * FROM anchor").fetchall()
+    if len(anchors) == 1 and all(type(value) is int and value >= 0 for value in anchors[0]):
+        anchor = LogAnchor(*anchors[0][:4])
+        if _anchor_values(anchor) == anchors[0]:
+            return anchor
     raise Corrupt("the mark of how far it was compacted does not match its checksum")
 
 
@@ -363,14 +375,14 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
     return bool(tables == 0 and application_id == 0)
 
 
-def _require_ours(connection: sqlite3.Connection) -> int:
+def read_format(connection: sqlite3.Connection) -> int:
     """The format of the log. Raises `Corrupt` if it is none that can be read."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     if application_id != APPLICATION_ID:
         raise Corrupt("this is a SQLite database, but not a Mainstay store")
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found > FORMAT:
-        raise Corrupt(f"written by a newer Mainstay (format {found}): this one reads up to format {FORMAT}")
+        raise NewerFormat(f"written by a newer Mainstay (format {found}): this one reads up to format {FORMAT}")
     if found < 1:
         raise Corrupt(f"there is no format {found}")
     return int(found)
