@@ -14,15 +14,15 @@ DOORS: Final = {
     # Mainstay: a scheduler and control plane that explains every decision and can run any incident again.
     "": "registry",
     # What runs on a node and speaks for it: registers the node, keeps it alive, runs the pods that are bound to it.
-    "agent": "agent fleet runner settings",
+    "agent": "agent credential_file credential_rotation fleet join runner settings",
     # The node itself: its Node object and Lease, the addresses of its pods, and all its pod workers.
     "agent/node": "node",
     # One pod on its node: lifecycle, containers, probes, volumes, and the status that is reported.
     "agent/pod": "why.containers",
     # What runs containers: real processes, or nothing at all.
     "agent/runners": (
-        "pretend pretend_containers pretend_images process.cgroups process.isolation process.pod_network "
-        "process.runner process.shutdown "
+        "pretend pretend_containers pretend_images process.cgroups process.cleanup process.isolation "
+        "process.pod_network process.runner process.shutdown "
     ),
     # What an agent serves to the API server: logs, exec, ports, and resource usage.
     "agent/serve": "server",

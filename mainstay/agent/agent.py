@@ -65,6 +65,11 @@ class Agent:
         """Set when the Node is there."""
         return self._node.is_registered
 
+    @property
+    def is_leaving(self) -> asyncio.Event:
+        """Set when the node is to leave the cluster."""
+        return self._node.is_leaving
+
     async def run(self) -> None:
         """Be the agent, until cancelled. Containers live on."""
         informers = Informers(self._client, self._env)

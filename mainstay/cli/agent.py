@@ -1,8 +1,9 @@
 """`mainstay agent`: run a node. The options are here, the program is in node_process.py."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,12 +13,45 @@ from mainstay.cli.durations import Duration
 from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.node_options import Capacity, Labels, NodeName, Subnet, Taints
 
+if TYPE_CHECKING:
+    from mainstay.cli.node_join import JoinOptions
+
+
+def _parse_join(
+    url: str, token: str, hashes: tuple[str, ...], kubeconfig: str, count: int | None
+) -> "JoinOptions | None":
+    from mainstay.cli.node_join import JoinOptions
+    from mainstay.client.config import BadConfig, parse_address
+
+    if not url:
+        if token or hashes:
+            raise click.UsageError("missing option --join: the URL of the API server")
+        return None
+    if kubeconfig or count is not None:
+        raise click.UsageError("--join excludes --kubeconfig and --count: remove them")
+    if re.fullmatch(r"[a-z0-9]{6}\.[a-z0-9]{16}", token) is None:
+        raise click.UsageError("--token must have the form abcdef.0123456789abcdef (`mainstay token create` makes one)")
+    for each in hashes:
+        if re.fullmatch(r"sha256:[0-9a-fA-F]{64}", each) is None:
+            raise click.UsageError(f"--ca-hash {each!r} must have the form sha256:… with 64 hexadecimal digits")
+    if not hashes:
+        raise click.UsageError("missing option --ca-hash: without it any server could take the token")
+    try:
+        parse_address(url)
+    except BadConfig as error:
+        raise click.UsageError(f"--join: {error}") from None
+    return JoinOptions(url.rstrip("/"), token, hashes)
+
 
 @click.command()
 @click.option("--name", type=NodeName(), metavar="NAME", help="Name, or prefix with --count  [default: hostname]")
 @click.option(
     "--kubeconfig", default="", metavar="FILE", help="Cluster to use  [default: $KUBECONFIG, else ~/.kube/config]"
 )
+@click.option("--join", default="", metavar="URL", help="Join the cluster of this API server, once")
+@click.option("--token", default="", metavar="TOKEN", help="Token of `mainstay token create`")
+@click.option("--ca-hash", "hashes", multiple=True, metavar="sha256:…", help="Hash of the cluster's CA, with the token")
+@click.option("--clean", is_flag=True, help="Remove what a stopped agent has left, and end")
 @click.option(
     "--runner",
     type=click.Choice(["process", "pretend"]),
@@ -46,18 +80,19 @@ from mainstay.cli.node_options import Capacity, Labels, NodeName, Subnet, Taints
     default="127.64.0.0/24",
     show_default=True,
     metavar="NETWORK",
-    help="Pod addresses, different for each node; outside 127.0.0.0/8: a network that other machines reach",
+    help="Addresses of pods; not 127/8: for all nodes",
 )
 @click.option(
-    "--address", default="127.0.0.1", show_default=True, metavar="HOST", help="Host at which servers reach the agent"
+    "--address",
+    default="",
+    metavar="HOST",
+    help="Host at which servers reach the agent  [default: 127.0.0.1; after --join, that towards the server]",
 )
 @click.option(
     "--listen",
     type=AddressParam(),
-    default="127.0.0.1:0",
-    show_default=True,
     metavar="HOST:PORT",
-    help="Address for logs and exec; port 0: a free one",
+    help="Address for logs and exec; port 0: a free one  [default: port 0 of --address]",
 )
 @click.option(
     "--data-dir",
@@ -105,6 +140,10 @@ from mainstay.cli.node_options import Capacity, Labels, NodeName, Subnet, Taints
 def agent(
     name: str | None,
     kubeconfig: str,
+    join: str,
+    token: str,
+    hashes: tuple[str, ...],
+    clean: bool,
     runner: str,
     count: int | None,
     lease_duration: timedelta,
@@ -120,6 +159,11 @@ def agent(
     \b
         mainstay agent --name node-1 --kubeconfig credentials.yaml
         mainstay agent --name fleet --runner pretend --count 1000
+        mainstay agent --join https://10.0.0.1:6443 --token … --ca-hash sha256:…
+
+    --join makes this machine a node, with a token of `mainstay token create`. The credential that it gets is stored in
+    the data directory and renews itself: later starts need neither token nor kubeconfig. --clean ends the pods of a
+    stopped agent and removes its files, mounts, cgroups, network links and credential.
 
     Containers are processes of this machine: `command` in the pod names the program, there are no images. They survive
     the agent; the next agent with the same data directory adopts them.
@@ -127,6 +171,7 @@ def agent(
     An agent that cannot reach its server terminates pods with the annotation mainstay.dev/at-most-one before its lease
     expires, so that they never run on two nodes. --lease-duration, --renew-every and --stopping set when that is.
     """
+    from mainstay.cli.node_leave import clean_node
     from mainstay.cli.node_process import run_node
     from mainstay.env import machine
     from mainstay.loop.fencing import LeaseTimes
@@ -139,4 +184,8 @@ def agent(
         lease = LeaseTimes(duration=lease_duration, renew_every=renew_every, stopping=stopping)
     except ValueError as error:
         raise click.UsageError(f"invalid --lease-duration, --renew-every or --stopping: {error}") from None
-    run_node(kubeconfig, data_dir, name=name or "", runner=runner, count=count, lease=lease, **rest)
+    if clean:
+        clean_node(data_dir, name or "")
+        return
+    joining = _parse_join(join, token, hashes, kubeconfig, count)
+    run_node(kubeconfig, data_dir, joining, name=name or "", runner=runner, count=count, lease=lease, **rest)

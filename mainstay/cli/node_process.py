@@ -5,7 +5,6 @@ With `--runner pretend` no container really runs, and one process can be thousan
 
 import contextlib
 import logging
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -21,10 +20,12 @@ from mainstay.agent.serve.server import AgentServing
 from mainstay.agent.settings import AgentSettings, TaintSetting
 from mainstay.api.system_users import build_node_user
 from mainstay.cli.component_process import run_until_signal, shipping
+from mainstay.cli.node_join import CannotJoin, CredentialRotation, JoinOptions, NodeCredential, find_credential
+from mainstay.cli.node_leave import find_directory, forget_cluster, leave_cluster
 from mainstay.cli.readiness import wait_for_server
 from mainstay.client.client import Client
 from mainstay.client.config import BadConfig, Config
-from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks
+from mainstay.env import Chance, Env, SystemClock, SystemDisk, machine, signals, tasks, vital
 from mainstay.env.build import build
 from mainstay.env.disk import DiskFull
 from mainstay.env.disk_checks import add_disk_checks
@@ -59,27 +60,43 @@ class AgentOptions:
     region: str
     pod_cidr: IPv4Network
     address: str
-    listen: tuple[str, int]
+    listen: tuple[str, int] | None
     start_delay: timedelta
     stop_delay: timedelta
     failure_rate: float
     journal: bool
 
 
-def run_node(kubeconfig: str, data_dir: Path | None, *, name: str, **options: Any) -> None:
-    """Run the node until SIGTERM or SIGINT. Raises `click.ClickException` for errors that its user can fix."""
+def run_node(kubeconfig: str, data_dir: Path | None, joining: JoinOptions | None, *, name: str, **options: Any) -> None:
+    """Run the node until SIGTERM or SIGINT, or until it is removed from its cluster. Raises `click.ClickException` for
+    errors that its user can fix."""
     node = AgentOptions(name=name or machine.hostname().lower(), **options)
-    directory = data_dir or machine.state_dir(os.environ) / f"agent.{node.name}"
+    directory = find_directory(data_dir, node.name)
     try:
         env = Env(SystemClock(), Chance.fresh(), SystemDisk(directory))
-        tasks.run(_run(load_config(kubeconfig), env, directory, node))
-    except (BadConfig, BadCertificate, CannotRun, DiskFull) as error:
+        if tasks.run(_start(kubeconfig, env, directory, node, joining)):
+            forget_cluster(directory, env)
+    except (BadConfig, BadCertificate, CannotJoin, CannotRun, DiskFull) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         raise click.ClickException(f"{error.filename or 'network'}: {error.strerror or error}") from error
 
 
-async def _run(config: Config, env: Env, directory: Path, node: AgentOptions) -> None:
+async def _start(kubeconfig: str, env: Env, directory: Path, node: AgentOptions, joining: JoinOptions | None) -> bool:
+    """Returns whether the node has left its cluster."""
+    credential = None if kubeconfig else await find_credential(env, node.name, joining)
+    config = load_config(kubeconfig) if credential is None else credential.config
+    address = node.address or "127.0.0.1"
+    if credential is not None and not node.address:
+        address = machine.outward_address(config.addresses[0].host)
+    node = replace(node, address=address)
+    return await _run(config, env, directory, node, credential)
+
+
+async def _run(
+    config: Config, env: Env, directory: Path, node: AgentOptions, credential: NodeCredential | None
+) -> bool:
+    has_left = False
     asked = signals.StopSignals()
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(asked.close)
@@ -89,13 +106,23 @@ async def _run(config: Config, env: Env, directory: Path, node: AgentOptions) ->
         recorder = None
         if node.journal:
             recorder = (await stack.enter_async_context(shipping(client, env, f"agent.{node.name}"))).record
+        if credential is not None:
+            rotation = vital.spawn(CredentialRotation(client, env, credential).run(), name="credential-rotation")
+            stack.push_async_callback(tasks.stop, rotation)
         if node.runner == "pretend":
             work = _pretending(client, env, node, recorder)
         else:
-            work = await stack.enter_async_context(_running(client, env, directory, node, recorder))
+            agent = await stack.enter_async_context(_running(client, env, directory, node, recorder))
+
+            async def work() -> None:
+                nonlocal has_left
+                await tasks.until_one_ends([agent.run(), agent.is_leaving.wait()], name="agent")
+                has_left = await leave_cluster(client, env, directory, node.name)
+
         click.echo(f"mainstay agent {node.name}: connecting to {', '.join(config.servers)}")
         machine.settle()
         await run_until_signal(_work_once_served(config, work), asked, health)
+    return has_left
 
 
 async def _work_once_served(config: Config, work: Work) -> None:
@@ -106,7 +133,7 @@ async def _work_once_served(config: Config, work: Work) -> None:
 @contextlib.asynccontextmanager
 async def _running(
     client: Client, env: Env, directory: Path, node: AgentOptions, recorder: Recorder | None
-) -> AsyncIterator[Work]:
+) -> AsyncIterator[Agent]:
     """An agent whose pods are real processes."""
     from mainstay.agent.runners.process import cgroups
     from mainstay.agent.runners.process.isolation import find_isolation
@@ -126,7 +153,8 @@ async def _running(
     if isolation.missing:
         _logger.warning("pods of this node are not fully isolated from the machine: %s", isolation.summary)
     authorities = client.config.tls.authorities
-    serving = await AgentServing.start(env, *node.listen, certificate=certificate, authorities=authorities)
+    host, port = node.listen or (node.address, 0)
+    serving = await AgentServing.start(env, host, port, certificate=certificate, authorities=authorities)
     try:
         runner = ProcessRunner(directory, isolation, network)
         server = client.config.addresses[0]
@@ -161,7 +189,7 @@ async def _running(
             set_routes=None if network is None else network.apply,
         )
         serving.serve(node.name, agent, runner)
-        yield agent.run
+        yield agent
     finally:
         await serving.stop()
 

@@ -96,6 +96,7 @@ def _limit(name: str, default: int, text: str, least: int = 1) -> Callable[[C], 
 @click.option("--journal/--no-journal", default=True, show_default=True, help="Record object history and decisions")
 @_setting("--journal-keep", "7d", "DURATION", "Retention time of the journal", Duration())
 @_setting("--journal-bytes", "2GiB", "SIZE", "Size limit for history, and for decisions", Bytes())
+@_limit("--node-certificate-days", 365, "Lifetime of certificates that it signs")
 @click.option(
     "--pod-security-default",
     type=click.Choice(["privileged", "baseline", "restricted"]),
@@ -124,6 +125,7 @@ def server(
     journal: bool,
     journal_keep: timedelta,
     journal_bytes: int,
+    node_certificate_days: int,
     pod_security_default: str,
     otlp_endpoint: str,
     log_format: str,
@@ -161,6 +163,7 @@ def server(
         seats=max(1, max_requests_inflight + max_mutating_requests_inflight),
         audit_log=audit_log,
         journal=JournalLimits(journal_keep, journal_bytes) if journal else None,
+        node_certificates=timedelta(days=node_certificate_days),
         security=SecurityLevel(pod_security_default),
         traces=otlp_endpoint,
     )

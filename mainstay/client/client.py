@@ -14,6 +14,7 @@ No cache: each call asks. Reading often, or many things, is what informers are f
 import copy
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -37,7 +38,7 @@ from mainstay.client.call import (
     with_query,
     writing,
 )
-from mainstay.client.config import Config
+from mainstay.client.config import ClientTls, Config
 from mainstay.client.connection import ServerResponse
 from mainstay.client.dispatch import CallSender, ImpersonatingSender, RequestCounts, Sender, ServerState
 from mainstay.client.errors import Unavailable
@@ -126,6 +127,14 @@ class Client:
     async def close(self) -> None:
         """End all connections, and wait until they are gone. What is still under way gets `Unavailable`."""
         await self._sender.close()
+
+    def show_certificate(self, tls: ClientTls) -> None:
+        """Be known by another certificate of the same user, from the next connection on. Open ones stay as they are.
+        Not for a client that acts as another user. Raises `BadConfig`."""
+        if not isinstance(self._sender, Sender):
+            raise TypeError("the certificate is that of the client whose connections these are")
+        self._sender.show_certificate(tls)
+        self.config = replace(self.config, tls=tls)
 
     def act_as(self, user: str) -> "Client":
         """A client with the connections of this one, whose requests are those of another user. The server refuses them

@@ -20,7 +20,7 @@ import msgspec
 from mainstay.client import breaker
 from mainstay.client.breaker import BreakerState
 from mainstay.client.call import Call, Repeat, header_line
-from mainstay.client.config import BadConfig, Config, ServerAddress
+from mainstay.client.config import BadConfig, ClientTls, Config, ServerAddress
 from mainstay.client.connection import (
     ClientConnection,
     ConnectionBroken,
@@ -34,7 +34,7 @@ from mainstay.client.errors import ApiError, Unauthorized, Unavailable, build_er
 from mainstay.client.limits import ClientLimits
 from mainstay.client.pool import ConnectionPool, RequestNotSent, ShutDown
 from mainstay.client.retry_policy import RequestAttempt, RequestFailure, wait_before_repeat
-from mainstay.client.tls import tls_context
+from mainstay.client.tls import show_certificate, tls_context
 from mainstay.env import Env, tasks
 
 _VERSION: Final = Call("GET", "/version")
@@ -87,7 +87,7 @@ class Sender:
         self._jitter = env.chance.stream("client", "repeats")
         self._credentials = Credentials(config, env.clock)
         addresses = config.addresses
-        tls = tls_context(config.tls) if any(address.is_tls for address in addresses) else None
+        tls = self._tls = tls_context(config.tls) if any(address.is_tls for address in addresses) else None
         agent = header_line("User-Agent", user_agent)
         self._servers = [self._server(address, config, tls, agent) for address in addresses]
         # Not all clients begin with the same server.
@@ -99,6 +99,13 @@ class Sender:
         used = tls if address.is_tls else None
         pool = ConnectionPool(address, used, config.tls.server_name, self._limits, self._clock)
         return _Server(address, pool, header_line("Host", address.authority) + agent)
+
+    def show_certificate(self, tls: ClientTls) -> None:
+        """Show another certificate from the next connection on. Raises `BadConfig`."""
+        if self._tls is not None:
+            show_certificate(self._tls, tls)
+        for server in self._servers:
+            server.pool.drop_idle()
 
     def states(self) -> list[ServerState]:
         return [

@@ -21,11 +21,13 @@ def tls_context(tls: ClientTls) -> ssl.SSLContext:
         except (ssl.SSLError, ValueError) as error:
             raise BadConfig(f"the certificate authorities of the server cannot be read: {error}") from None
     if tls.certificate:
-        _show(context, tls)
+        show_certificate(context, tls)
     return context
 
 
-def _show(context: ssl.SSLContext, tls: ClientTls) -> None:
+def show_certificate(context: ssl.SSLContext, tls: ClientTls) -> None:
+    """Show the certificate of the client on new connections. Raises `BadConfig`."""
+
     def password() -> str:
         raise BadConfig("the key of the client certificate has a passphrase; remove it")
 

@@ -26,11 +26,12 @@ def hostname() -> str:
     return socket.gethostname()
 
 
-def outward_address() -> str:
-    """The address with which this machine would speak to others; that of the loopback if it has no network."""
+def outward_address(host: str = _ANY_OTHER[0]) -> str:
+    """The address with which this machine would speak to others, or to this one; that of the loopback if it has no
+    network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
-            asking.connect(_ANY_OTHER)  # Sends nothing: it only chooses a route.
+            asking.connect((host, _ANY_OTHER[1]))  # Sends nothing: it only chooses a route.
         except OSError:
             return "127.0.0.1"
         return str(asking.getsockname()[0])

@@ -12,7 +12,7 @@ from mainstay.cli.lazy_group import LazyGroup
 from mainstay.cli.main import cli, run
 
 SUMMARY_MAX = 45
-SECTIONS = ["Cluster", "Objects", "Explain", "Incident", "Test", "Components"]
+SECTIONS = ["Cluster", "Fleet", "Objects", "Explain", "Incident", "Test", "Components"]
 HEAVY = ["numpy", "grpc", "cryptography", "prometheus_client", "yaml", "uvloop", "asyncio", "ssl"]
 
 

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar
 from mainstay.agent.runner import CannotRun, Runner
 from mainstay.agent.settings import AgentSettings
 from mainstay.api import times
-from mainstay.api.annotations import AGENT_CERTIFICATE
+from mainstay.api.annotations import AGENT_CERTIFICATE, LEAVE
 from mainstay.api.kind import Object
 from mainstay.api.kind_names import LEASES, NODES
 from mainstay.api.retry_shape import NO_BOUND, RetryShape
@@ -74,6 +74,8 @@ class NodeAgent:
         self.is_registered = asyncio.Event()
         self.epoch = 0
         """How often the Lease was got, at first or after it was lost."""
+        self.is_leaving = asyncio.Event()
+        """Set when the administrator has told the node to leave the cluster."""
         self.lease_came: Callable[[], None] = lambda: None
         """Called when it was."""
         self.more_conditions: Callable[[], Sequence[NodeCondition]] = tuple
@@ -312,6 +314,8 @@ class NodeAgent:
                 lease = await self._client.get(LEASES, self.name, LEASE_NAMESPACE)
             except NotFound:
                 return await self._client.create(LEASES, self._new_lease(now))
+        if (lease["metadata"].get("annotations") or {}).get(LEAVE):
+            self.is_leaving.set()  # Go on renewing until the pods are told to end.
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or self.name
         if holder != self.name:

@@ -22,6 +22,8 @@ from mainstay.agent.runners.process import kernel, pod_links
 from mainstay.env import commands
 
 FILE: Final = "net"
+SUBNET_FILE: Final = "pod-cidr"
+"""In the directory of the agent: its subnet, for who cleans up after it (cleanup.py)."""
 _FORWARDING: Final = Path("/proc/sys/net/ipv4/ip_forward")
 _NAMESPACES: Final = b" nsfs "
 # Ports below 1024 are nothing special where no other pod can listen: as with container runtimes.
@@ -48,12 +50,14 @@ class RoutedNetwork:
         """`directory`: of the agent."""
         self._prefix = pod_links.find_prefix(str(directory.resolve()))
         self._subnet = subnet
+        self._directory = directory
 
     def start(self) -> None:
         """Let the machine forward packets. Raises `CannotRun`, in words for who started the agent."""
         if os.geteuid() != 0:
             raise _refuse_start("only root can make network namespaces for pods: run the agent as root")
         try:
+            (self._directory / SUBNET_FILE).write_text(f"{self._subnet}\n")
             if _FORWARDING.read_text().strip() != "1":
                 _FORWARDING.write_text("1\n")
             self._ip(pod_links.build_closed(self._subnet))
@@ -105,6 +109,13 @@ class RoutedNetwork:
         for found in self._show(list[_Link], "link", "show", "type", "veth"):
             if found.ifname.startswith(self._prefix) and found.ifname not in kept:
                 self._remove_link(found.ifname)
+
+    def remove_all(self) -> None:
+        """Remove every link and route of this agent: the machine is no node any more."""
+        self.remove_others(())
+        self.apply({})
+        protocol = str(pod_links.ROUTE_PROTOCOL)
+        commands.run_to_end(["ip", "route", "delete", "unreachable", str(self._subnet), "protocol", protocol])
 
     def _remove_link(self, link: str) -> None:
         """And with it the other end, and the route."""
