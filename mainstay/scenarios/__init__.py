@@ -6,6 +6,7 @@ from mainstay.scenarios.admission_policies import SCENARIO as ADMISSION_POLICIES
 from mainstay.scenarios.always_rejected import SCENARIO as ALWAYS_REJECTED
 from mainstay.scenarios.autoscaler_and_lag import SCENARIO as AUTOSCALER_AND_LAG
 from mainstay.scenarios.back_in_time import SCENARIO as BACK_IN_TIME
+from mainstay.scenarios.backup_restored import SCENARIO as BACKUP_RESTORED
 from mainstay.scenarios.bad_rollout import SCENARIO as BAD_ROLLOUT
 from mainstay.scenarios.bind_without_answer import SCENARIO as BIND_WITHOUT_ANSWER
 from mainstay.scenarios.binding_during_node_failure import SCENARIO as BINDING_DURING_NODE_FAILURE
@@ -148,6 +149,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         TWO_CONTROLLERS,
         RESTORED_STORE,
         PUT_BACK_AGAIN,
+        BACKUP_RESTORED,
         POWER_FAILS,
         TWO_BUILDS,
         PENDING_AFTER_ROLLBACK,

@@ -8,6 +8,7 @@ import pytest
 from mainstay.scenarios import weak_designs
 from tests.twins import (
     agents,
+    backups,
     caches,
     catalogue,
     cleanup,
@@ -38,6 +39,7 @@ KNOWN_SEEDS: Final[dict[tuple[str, Callable[[pytest.MonkeyPatch], None]], int]] 
     ("back-in-time", faults.believes_whatever_state_it_is_shown): 4,
     ("back-in-time", scenarios.begins_a_watch_where_it_is_itself): 4,
     ("back-in-time", scenarios.says_how_far_it_is_itself): 4,
+    ("backup-restored", backups.jumps_to_the_same_revision_each_time): 8,
     ("bad-rollout", workloads.waits_until_the_template_before_has_come_up): 7,
     ("bind-without-answer", ledger.binds_to_nodes_that_are_closed): 3,
     ("bind-without-answer", scenarios.binds_a_pod_wherever_it_is): 4,

@@ -16,6 +16,7 @@ from tests.twins import (
     admission_policies,
     agents,
     autoscaling,
+    backups,
     caches,
     catalogue,
     cleanup,
@@ -306,6 +307,8 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("restored-store", found.goes_on_from_revisions_that_never_were, "restored store: "),
     ("owners-restored", cleanup.believes_for_ever_that_an_owner_is_gone, "owners restored: "),
     ("put-back-again", caches.keeps_what_is_missing_from_a_state, "cache follows: "),
+    ("backup-restored", backups.continues_where_the_backup_ends, "backup restored: "),
+    ("backup-restored", backups.jumps_to_the_same_revision_each_time, "backup restored: "),
     # A store on a disk that loses power, is full, or fails
     ("power-fails", faults.does_not_sync, "a fault failed (power is back): Corrupt: the log ends at revision "),
     ("power-fails", faults.acknowledges_what_did_not_fit, "a fault failed (power is back): Corrupt: "),

@@ -40,6 +40,11 @@ class BackupContents:
     entries: Sequence[Entry]
     files: Sequence[BackupFile]
 
+    @classmethod
+    def gather(cls, facts: BackupFacts, parts: Sequence[Entry | BackupFile]) -> "BackupContents":
+        entries = [part for part in parts if isinstance(part, Entry)]
+        return cls(facts, entries, [part for part in parts if isinstance(part, BackupFile)])
+
 
 @dataclass(frozen=True, slots=True)
 class Restored:
@@ -61,9 +66,7 @@ def read_contents(path: Path) -> BackupContents:
         parts = [part for found in read_backup(path, counter) for part in found]
     except OSError as error:
         raise BackupRefused(f"cannot read {path}: {error.strerror or error}") from None
-    facts = counter.finish()
-    entries = [part for part in parts if isinstance(part, Entry)]
-    return BackupContents(facts, entries, [part for part in parts if isinstance(part, BackupFile)])
+    return BackupContents.gather(counter.finish(), parts)
 
 
 def select_entries(entries: Sequence[Entry]) -> list[Entry]:

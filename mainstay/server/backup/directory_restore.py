@@ -60,7 +60,7 @@ async def _restore_directory(contents: BackupContents, disk: SystemDisk, clock: 
         raise BackupRefused(
             f"{disk.root} has a {present[0]} already: restore into an empty directory, or move it aside with --replace"
         )
-    revision = _find_revision(contents.facts.head.revision, clock)
+    revision = find_next_revision(contents.facts.head.revision, clock)
     await _build_store(select_entries(contents.entries), disk.root / BUILDING, revision)
     if MARKER not in disk.names():
         disk.append(MARKER, b"A restore of this directory is not finished. Run it again.\n")
@@ -72,7 +72,7 @@ async def _restore_directory(contents: BackupContents, disk: SystemDisk, clock: 
     return Restored(contents.facts, revision, (*moved, *moved_keys), keys)
 
 
-def _find_revision(highest: int, clock: Clock) -> int:
+def find_next_revision(highest: int, clock: Clock) -> int:
     """A second restore of the same backup must not give the revisions again that the first one has given."""
     now_ms = int(clock.wall().timestamp() * 1000)
     return jump_after(max(highest, now_ms - JUMP))

@@ -47,17 +47,22 @@ TRY_AGAIN_AFTER: Final = timedelta(seconds=1)
 class KeptLog(MemoryLog):
     """Has all that was ever written, compacted or not."""
 
-    def __init__(self, rows: Sequence[LogRow] = ()) -> None:
+    def __init__(self, rows: Sequence[LogRow] = (), compacted: int = 0) -> None:
         self._rows = list(rows)
+        self._compacted = compacted
+        """Where it began, if it was filled."""
 
     async def open(self) -> Recovered:
-        return Recovered(0, tuple(self._rows))
+        return Recovered(self._compacted, tuple(self._rows))
 
     async def append(self, rows: Sequence[LogRow]) -> None:
         self._rows += rows
 
+    async def fill(self, compacted: int, rows: Sequence[LogRow]) -> None:
+        self._rows, self._compacted = list(rows), compacted
+
     def copy(self) -> "KeptLog":
-        return KeptLog(self._rows)
+        return KeptLog(self._rows, self._compacted)
 
 
 class StoreLifecycle:
@@ -138,14 +143,18 @@ class StoreLifecycle:
             raise SimulationError("a store with a disk cannot be copied")
         return self._log.copy()
 
-    async def restore(self, backup: KeptLog) -> None:
-        """Go back to a backup, in another process. No server must be running."""
+    async def restore(self, backup: KeptLog, reaches: int = 0, left_out: Sequence[str] = ()) -> None:
+        """Go back to a backup, in another process. No server must be running. `reaches` is the last revision that is in
+        it, if it continues with others; `left_out` are the keys that it had and the store has no more."""
         self.is_open.clear()
         self._stop_recording()
         await self.process.store.close()
         await self._open(backup.copy())
         self._noted = await self.process.store.revision()
-        self._history.add(StoreRestored(self._sim.loop.time_ns(), self._noted))
+        now_ns = self._sim.loop.time_ns()
+        self._history.add(StoreRestored(now_ns, reaches or self._noted))
+        for key in left_out:
+            self._history.add(RevisionCommitted(now_ns, self._noted, key, None, None, None))
         self._record()
 
     async def close(self) -> None:

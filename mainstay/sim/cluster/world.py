@@ -42,6 +42,8 @@ from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import MASTERS, User, add_authenticated
 from mainstay.server.auth.jwt import SigningKey
 from mainstay.server.auth.tokens import AUDIENCE, Accepted, AccountTokens, TokenRejected
+from mainstay.server.backup.contents import BackupContents, select_entries
+from mainstay.server.backup.directory_restore import find_next_revision
 from mainstay.server.decisions.journal import ServerJournal, in_memory
 from mainstay.server.request.app import Api
 from mainstay.server.request.metrics import Metrics
@@ -65,6 +67,7 @@ from mainstay.sim.disk import SimDisk
 from mainstay.sim.errors import SimulationError
 from mainstay.sim.faults.schedule import Faults
 from mainstay.sim.simulation import Simulation
+from mainstay.store.epoch_jump import build_rows
 from mainstay.store.errors import StoreError
 from mainstay.store.interface import Check, TransactionRefused, Write
 from mainstay.store.interface import Committed as Done
@@ -298,6 +301,19 @@ class World:
         self.restores += 1
         self._crash_servers()
         await self._host.restore(backup)
+        self._start_servers()
+
+    async def restore_file(self, contents: BackupContents) -> None:
+        """The same from a backup that a server has made, as `mainstay restore` does it: in a new epoch."""
+        entries = select_entries(contents.entries)
+        kept = {entry.key for entry in entries}
+        reaches = contents.facts.head.revision
+        log = KeptLog()
+        await log.fill(find_next_revision(reaches, self.sim.get_clock(STORE)), build_rows(entries))
+        self.restores += 1
+        self._crash_servers()
+        left_out = [entry.key for entry in contents.entries if entry.key not in kept]
+        await self._host.restore(log, reaches, left_out)
         self._start_servers()
 
     def lose_store(self, *, power: bool) -> None:
