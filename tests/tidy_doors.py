@@ -141,7 +141,8 @@ DOORS: Final = {
     "sim/strategies": "table",
     # Revisions over bytes. Knows nothing of pods.
     "store": (
-        "backup_format disk_log epoch_jump errors interface local local_watch log salvage sqlite_image sqlite_log "
+        "backup_format disk_log epoch_jump errors interface local local_watch log salvage sealer sqlite_image "
+        "sqlite_log "
     ),
     # A store over etcd: any number of processes share one history.
     "store/etcd": "access store",
@@ -219,8 +220,8 @@ INNER_DOORS: Final = {
     "server/services": "addresses api_service",
     # Objects in the store: reads, writes, admission, and what is committed together with a write.
     "server/storage": (
-        "account_admission commit_points committer default_objects epochs first_namespaces metadata "
-        "namespace_contents object_storage operations read_handlers reads selection shared_writes "
+        "account_admission commit_points committer default_objects epochs first_namespaces key_rotation "
+        "metadata namespace_contents object_storage operations read_handlers reads selection shared_writes "
         "store_errors strategies sums terms transact write_context writes "
     ),
     # Watches: one feed from the store, windows per kind, and a session per client.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mainstay.http.server import HttpLimits
     from mainstay.server.auth.authorization import User
     from mainstay.server.process import ServerProcess, Tls
-    from mainstay.server.store_choice import StoreChoice
+    from mainstay.server.store_choice import KeySource, StoreChoice
 
 
 class _StoreType(click.ParamType["StoreChoice | EtcdUrls"]):
@@ -77,6 +77,8 @@ def _limit(name: str, default: int, text: str, least: int = 1) -> Callable[[C], 
 @_setting("--listen", "127.0.0.1:6443", "HOST:PORT", "Address to listen on; port 0 takes a free one", AddressParam())
 @_setting("--store", "sqlite", "sqlite|memory|etcd=URL,…", "Storage of the objects", _StoreType())
 @etcd_options
+@click.option("--encryption-key-file", type=_FILE, multiple=True, metavar="FILE", help="Keys that seal Secrets at rest")
+@click.option("--encryption-key-command", default="", metavar="CMD", help="Program that prints these keys")
 @click.option("--token-file", type=_FILE, metavar="CSV", help="Users with static bearer tokens")
 @click.option("--tls-cert", type=_FILE, metavar="FILE", help="Serving certificate  [default: self-made]")
 @click.option("--tls-key", type=_FILE, metavar="FILE", help="Key of --tls-cert")
@@ -111,6 +113,8 @@ def server(
     listen: tuple[str, int],
     store: "StoreChoice | EtcdUrls",
     etcd_files: EtcdFiles,
+    encryption_key_file: tuple[Path, ...],
+    encryption_key_command: str,
     token_file: Path | None,
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -144,6 +148,9 @@ def server(
     with https:// URLs give --etcd-ca, and what etcd asks for of --etcd-cert, --etcd-key and --etcd-user. The server
     takes up files that are replaced.
 
+    --encryption-key-file has lines of ID:BASE64, with 32 random bytes; the first key seals Secrets at rest, all of them
+    unseal. It may be given several times.
+
     --token-file has lines of token,user,uid,"group1,group2". --otlp-endpoint is an OpenTelemetry collector, for example
     http://127.0.0.1:4318/v1/traces, and needs pip install 'mainstay[otel]'.
     """
@@ -157,6 +164,7 @@ def server(
         host=listen[0],
         port=listen[1],
         store=_store(store, etcd_files),
+        encryption=_encryption(encryption_key_file, encryption_key_command, store),
         tls=_tls(tls_cert, tls_key, client_ca, insecure),
         tokens=_tokens(token_file),
         http=_limits(max_connections, max_connections_per_address, max_body),
@@ -188,6 +196,18 @@ def _store(choice: "StoreChoice | EtcdUrls", files: EtcdFiles) -> "StoreChoice":
         return build_etcd_choice(choice, files)
     require_no_etcd_files(files)
     return choice
+
+
+def _encryption(files: tuple[Path, ...], command: str, store: "StoreChoice | EtcdUrls") -> "KeySource | None":
+    from mainstay.server.store_choice import KeyCommand, KeyFiles, MemoryChoice
+
+    if not files and not command:
+        return None
+    if files and command:
+        raise click.UsageError("--encryption-key-file excludes --encryption-key-command: remove one of them")
+    if isinstance(store, MemoryChoice):
+        raise click.UsageError("--store memory writes nothing down: remove the encryption keys")
+    return KeyFiles(files) if files else KeyCommand(command)
 
 
 def _say_ready(process: "ServerProcess") -> None:

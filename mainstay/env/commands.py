@@ -26,6 +26,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -136,13 +137,25 @@ class Finished:
 
 
 def run_to_end(
-    argv: Sequence[str], *, given: bytes = b"", env: Mapping[str, str] | None = None, cwd: Path | None = None
+    argv: Sequence[str],
+    *,
+    given: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    limit: timedelta | None = None,
 ) -> Finished:
-    """Run a program, give it something to read, and take what it writes. Raises `OSError` if it cannot be started.
+    """Run a program, give it something to read, and take what it writes. Raises `OSError` if it cannot be started, and
+    `TimeoutError` if it was killed because it had not ended within the limit.
 
     It blocks until the program has ended: call it on a `tasks.Worker`.
     """
-    done = subprocess.run(list(argv), input=given, capture_output=True, env=env, cwd=cwd, check=False)
+    limit_s = None if limit is None else limit.total_seconds()
+    try:
+        done = subprocess.run(
+            list(argv), input=given, capture_output=True, env=env, cwd=cwd, check=False, timeout=limit_s
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"{argv[0]} has not ended within {limit}") from None
     return Finished(done.returncode, done.stdout, done.stderr)
 
 

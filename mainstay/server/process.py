@@ -58,7 +58,7 @@ from mainstay.server.request.audit import Audit
 from mainstay.server.request.metrics import Metrics
 from mainstay.server.request.pipeline import PipelineOptions
 from mainstay.server.storage.compaction import compact_regularly
-from mainstay.server.store_choice import SQLITE, MemoryChoice, StoreChoice, open_store, wait_until_broken
+from mainstay.server.store_choice import SQLITE, KeySource, MemoryChoice, StoreChoice, StoreOpening, wait_until_broken
 from mainstay.store.errors import Corrupt, NewerFormat, StoreError
 from mainstay.store.interface import Store
 
@@ -113,6 +113,8 @@ class ServerOptions:
     port: int
     """0 takes any free one."""
     store: StoreChoice = SQLITE
+    encryption: KeySource | None = None
+    """Where the keys are that Secrets are sealed with at rest. None: they are not."""
     tls: Tls = OwnTls()
     tokens: Mapping[str, User] = field(default_factory=dict)
     audit_log: Path | None = None
@@ -242,11 +244,11 @@ class ServerProcess:
                 _log.warning("serving without TLS: anyone who sees the traffic can read everything, tokens included")
             tokens |= kubeconfig.ensure_tokens(env.disk)
         signing_key = SigningKey(await self._worker.run(ensure_key, env.disk, KEY_FILE))
-        store = self._store = await open_store(options.store, options.data_dir, env, self.health)
-        closing.push_async_callback(store.close)
+        metrics = Metrics(env.clock, process=True)
+        opening = StoreOpening(options.data_dir, env, self.health, metrics, closing)
+        store = self._store = await opening.open(options.store, options.encryption)
         authenticator = Authenticator.for_store(tokens, signing_key, store, env)
         audit = await self._open_audit(authenticator)
-        metrics = Metrics(env.clock, process=True)
         watch = self.health.watch_loop()
         help_text = "CPU time of the longest callback on the event loop that was noticed."
         metrics.gauge("mainstay_event_loop_longest_callback_cpu_seconds", help_text, lambda: watch.longest_s)

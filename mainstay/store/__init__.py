@@ -14,6 +14,7 @@ from pathlib import Path
 from mainstay.env import SystemDisk
 from mainstay.store.local import LocalStore
 from mainstay.store.log import MemoryLog
+from mainstay.store.sealer import PLAIN, Sealer
 from mainstay.store.sqlite_log import SqliteLog
 
 __all__ = ["open_memory", "open_sqlite"]
@@ -24,6 +25,6 @@ async def open_memory() -> LocalStore:
     return await LocalStore.open(MemoryLog())
 
 
-async def open_sqlite(directory: Path) -> LocalStore:
-    """The store in a directory, made if it is not there. Raises `StoreInUse`, `Corrupt`."""
-    return await LocalStore.open(SqliteLog(SystemDisk(directory)))
+async def open_sqlite(directory: Path, sealer: Sealer = PLAIN) -> LocalStore:
+    """The store in a directory, made if it is not there. Raises `StoreInUse`, `Corrupt`, `UnknownEncryptionKey`."""
+    return await LocalStore.open(SqliteLog(SystemDisk(directory), sealer=sealer))

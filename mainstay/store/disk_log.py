@@ -81,6 +81,9 @@ class DiskLog:
         self._position.check_fill(compacted, rows)
         await self._worker.run(self._fill, compacted, rows)
 
+    async def scrub(self) -> None:
+        await self._worker.run(self._scrub)
+
     async def close(self) -> None:
         await self._worker.run(self._disk.close)
         self._worker.close()
@@ -109,20 +112,7 @@ class DiskLog:
         if acknowledged is None and not is_first_format:
             raise Corrupt(f"{MARK} is missing: without it, whether all that was acknowledged is here cannot be told")
 
-        anchor = LogAnchor()
-        rows: dict[int, bytes] = {}
-        end = len(_MAGIC)
-        for frame, frame_end in _frames(data):
-            end = frame_end
-            if frame.anchor is not None:
-                anchor = frame.anchor
-            elif frame.compacted:
-                anchor = LogAnchor(frame.compacted)
-            for revision, writes in frame.rows:
-                if writes:
-                    rows[revision] = writes
-                else:
-                    rows.pop(revision, None)
+        anchor, rows, end = _replay(data)
         checksums = {revision: checksum(revision, rows[revision]) for revision in sorted(rows)}
         if is_first_format:  # It says only how far it was compacted: the rest is as it is found.
             before = [each for revision, each in checksums.items() if revision <= anchor.compacted]
@@ -163,6 +153,11 @@ class DiskLog:
         self._disk.sync(NEW_FILE)
         self._disk.rename(NEW_FILE, FILE)
         self._size = len(data)
+
+    def _scrub(self) -> None:
+        if self._is_broken:
+            raise OutcomeUnknown("the log is not written any more, since an earlier write failed")
+        self._rewrite(self._chain.anchor, _replay(self._disk.read(FILE))[1])
 
     def _append_rows(self, rows: Sequence[LogRow]) -> None:
         written = [(row.revision, encode_row(row, self._sealer)) for row in rows]
@@ -213,6 +208,25 @@ class DiskLog:
         except OSError as error:
             self._is_broken = True
             raise OutcomeUnknown(f"the log could not be cut back: {error}") from error
+
+
+def _replay(data: bytes) -> tuple[LogAnchor, dict[int, bytes], int]:
+    """What the frames of a file lead to: the anchor, the rows, and where the last whole frame ends."""
+    anchor = LogAnchor()
+    rows: dict[int, bytes] = {}
+    end = len(_MAGIC)
+    for frame, frame_end in _frames(data):
+        end = frame_end
+        if frame.anchor is not None:
+            anchor = frame.anchor
+        elif frame.compacted:
+            anchor = LogAnchor(frame.compacted)
+        for revision, writes in frame.rows:
+            if writes:
+                rows[revision] = writes
+            else:
+                rows.pop(revision, None)
+    return anchor, rows, end
 
 
 def _encode(frame: _Frame) -> bytes:

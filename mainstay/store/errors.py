@@ -58,7 +58,7 @@ class Corrupt(StoreError):
     """What is on disk is not what was written there, or is not ours. Restore it from a backup; nothing was changed."""
 
 
-class UnknownEncryptionKey(StoreError):
+class UnknownEncryptionKey(StoreUnavailable):
     """A value is sealed with a key that this process was not given. Give it that key; nothing was changed."""
 
     def __init__(self, text: str, key_id: str) -> None:

@@ -325,6 +325,17 @@ class LocalStore:
             for revision in next_ones:
                 del self._rows_to_replace[revision]
 
+    async def scrub(self) -> None:
+        """Leave nothing on the disk of what compaction has removed. Commits wait until it is done."""
+        self._require_open()
+        self._require_writable()
+        async with self._compacting:
+            try:
+                await self._log.scrub()
+            except OutcomeUnknown as error:
+                self._break((), error)
+                raise
+
     def hold(self, revision: int) -> RevisionHold:
         self._require_open()
         require_revision(revision, least=0)

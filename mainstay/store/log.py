@@ -58,6 +58,9 @@ class Log(Protocol):
         """Give an empty log, once opened, what another store had: rows in ascending order, all up to the revision that
         it is compacted to from now on. All or none; raises as `append` does. Close it then, and open it anew."""
 
+    async def scrub(self) -> None:
+        """Leave nothing where the log is kept of what it no longer holds. Raises as `append` does; nothing is lost."""
+
     async def close(self) -> None: ...
 
 
@@ -113,6 +116,9 @@ class MemoryLog:
         pass
 
     async def fill(self, compacted: int, rows: Sequence[LogRow]) -> None:
+        pass
+
+    async def scrub(self) -> None:
         pass
 
     async def close(self) -> None:

@@ -87,6 +87,9 @@ class SqliteLog:
         self._position.check_fill(compacted, rows)
         await self._worker.run(self._fill, compacted, rows)
 
+    async def scrub(self) -> None:
+        await self._worker.run(self._scrub)
+
     async def close(self) -> None:
         await self._worker.run(self._close)
         self._worker.close()
@@ -237,6 +240,12 @@ class SqliteLog:
         self._execute(_SET_ANCHOR, _anchor_values(anchor))
         self._execute("COMMIT")
         self._acknowledge(HighWater(compacted, anchor.chain))
+
+    def _scrub(self) -> None:
+        # Also what is free inside pages: only a database that is written anew has nothing there. The old pages are gone
+        # when the write-ahead file has been moved into it.
+        self._execute("VACUUM")
+        self._execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _shrink(self) -> None:
         """Give back to the disk some of what compaction has freed. The file of an older Mainstay does not shrink."""

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -88,6 +88,19 @@ class Server:
             connection.request("GET", path, headers={} if token is None else {"Authorization": f"Bearer {token}"})
             response = connection.getresponse()
             return response.status, response.read(), dict(response.getheaders())
+        finally:
+            connection.close()
+
+    def post(self, path: str, obj: dict[str, Any], *, operation: str = "") -> tuple[int, bytes]:
+        parts = urlsplit(self.url)
+        connection = http.client.HTTPSConnection(
+            parts.hostname or "", parts.port or 0, context=self.context(), timeout=LIMIT_S
+        )
+        headers = {"Content-Type": "application/json", "Mainstay-Operation": operation}
+        try:
+            connection.request("POST", path, json.dumps(obj), headers)
+            response = connection.getresponse()
+            return response.status, response.read()
         finally:
             connection.close()
 
@@ -409,6 +422,34 @@ def test_a_server_keeps_its_objects_in_an_etcd_with_tls_and_users(tmp_path: Path
     assert (code, "invalid user ID or password" in said, "--etcd-password-file" in said) == (1, True, True)
 
 
+def test_no_file_shows_a_secret_and_the_key_is_needed_to_start_again(tmp_path: Path):
+    """Also not the outcome that is kept of the write, the journal, or the logs."""
+    word = b"a very secret word"
+    keys = tmp_path / "keys"
+    keys.write_text(f"2026-11:{b64encode(bytes(range(32))).decode()}\n")
+    data = tmp_path / "data"
+    options = ("--encryption-key-file", str(keys))
+    with running(data, *options) as server:
+        secret = {"metadata": {"name": "a"}, "data": {"word": b64encode(word).decode()}}
+        assert server.post("/api/v1/namespaces/default/secrets", secret, operation="once")[0] == 201
+        status, body, _ = server.get("/api/v1/namespaces/default/secrets/a")
+        assert (status, json.loads(body)["data"]) == (200, secret["data"])
+        seen = [path for path in data.rglob("*") if path.is_file() and contains(path, word)]
+        assert (server.stop(), seen) == (0, [])
+    assert [path for path in data.rglob("*") if path.is_file() and contains(path, word)] == []
+
+    code, said = refused("--data-dir", data, "--listen", "127.0.0.1:0")
+    assert (code, "'2026-11'" in said, "--encryption-key-file" in said) == (1, True, True)
+    with running(data, "--encryption-key-command", f"cat {keys}") as server:
+        status, body, _ = server.get("/api/v1/namespaces/default/secrets/a")
+        assert (status, json.loads(body)["data"]) == (200, secret["data"])
+
+
+def contains(path: Path, word: bytes) -> bool:
+    data = path.read_bytes()
+    return word in data or b64encode(word) in data or b64encode(b64encode(word)) in data
+
+
 # Saying what is wrong.
 
 
@@ -439,6 +480,11 @@ def test_a_server_keeps_its_objects_in_an_etcd_with_tls_and_users(tmp_path: Path
         ),
         (["--data-dir", "{tmp}", "--etcd-user", "u", "--etcd-password-file", __file__], "need an etcd"),
         (["--data-dir", "{tmp}", "--store", "etcd=http://a"], "is not an etcd address"),
+        (
+            ["--data-dir", "{tmp}", "--encryption-key-file", "{file}", "--encryption-key-command", "x"],
+            "excludes --encryption-key-command",
+        ),
+        (["--data-dir", "{tmp}", "--store", "memory", "--encryption-key-file", "{file}"], "writes nothing down"),
         (["--data-dir", "{tmp}", "--tls-cert", "{file}"], "missing option --tls-key"),
         (["--data-dir", "{tmp}", "--tls-key", "{file}"], "missing option --tls-cert"),
         (["--data-dir", "{tmp}", "--client-ca", "{file}"], "missing options --tls-cert and --tls-key"),

@@ -2,7 +2,14 @@
 for the log."""
 
 from mainstay.api.errors import StatusError, StatusReason, bad_request
-from mainstay.store.errors import InvalidStoreRequest, OutcomeUnknown, StorageFull, StoreError, TransactionTooLarge
+from mainstay.store.errors import (
+    InvalidStoreRequest,
+    OutcomeUnknown,
+    StorageFull,
+    StoreError,
+    TransactionTooLarge,
+    UnknownEncryptionKey,
+)
 from mainstay.store.interface import TRANSACTION_BYTES_MAX
 
 
@@ -17,6 +24,11 @@ def translate_store_error(error: StoreError) -> StatusError:
         case TransactionTooLarge():
             text = f"Request entity too large: an object may have about {TRANSACTION_BYTES_MAX} bytes"
             return StatusError(413, StatusReason.REQUEST_ENTITY_TOO_LARGE, text)
+        case UnknownEncryptionKey(key_id=key_id):
+            text = (
+                f"the server has no encryption key {key_id!r}, that sealed an object; ask the administrator to add it"
+            )
+            return StatusError(503, StatusReason.SERVICE_UNAVAILABLE, text, retry_after_s=10)
         case InvalidStoreRequest():
             return bad_request(str(error))
         case _:
