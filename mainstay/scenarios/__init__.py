@@ -14,6 +14,7 @@ from mainstay.scenarios.cache_follows import SCENARIO as CACHE_FOLLOWS
 from mainstay.scenarios.compaction_in_the_gap import SCENARIO as COMPACTION_IN_THE_GAP
 from mainstay.scenarios.core_world import SCENARIO as CORE_WORLD
 from mainstay.scenarios.cure_meanwhile import SCENARIO as CURE_MEANWHILE
+from mainstay.scenarios.damaged_log import SCENARIO as DAMAGED_LOG
 from mainstay.scenarios.databases import SCENARIOS as DATABASES
 from mainstay.scenarios.deadlines_hold import SCENARIO as DEADLINES_HOLD
 from mainstay.scenarios.decision_paths import SCENARIO as DECISION_PATHS
@@ -151,6 +152,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         PUT_BACK_AGAIN,
         BACKUP_RESTORED,
         POWER_FAILS,
+        DAMAGED_LOG,
         TWO_BUILDS,
         PENDING_AFTER_ROLLBACK,
         DECISION_PATHS,

@@ -76,11 +76,13 @@ class SimDisk:
         file.current[bit // 8] ^= 1 << bit % 8
         file.synced = bytes(file.current)
 
-    def cut_short(self, name: str, size: int) -> None:
-        """Let a file have lost all but its first bytes, durably."""
-        file = self._existing(name)
-        del file.current[size:]
-        file.synced = bytes(file.current)
+    def copy(self, name: str) -> bytes:
+        """What a file holds, for those outside the machine."""
+        return bytes(self._existing(name).current)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Let a file hold something else, durably: the disk has lost a part of it, or an operator has put it back."""
+        self._files[name] = _File(data, bytearray(data))
 
     def list_sizes(self) -> dict[str, int]:
         """How large each file is, in the order of names."""

@@ -313,6 +313,9 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("power-fails", faults.does_not_sync, "a fault failed (power is back): Corrupt: the log ends at revision "),
     ("power-fails", faults.acknowledges_what_did_not_fit, "a fault failed (power is back): Corrupt: "),
     ("power-fails", faults.leaves_half_a_frame_behind, "a fault failed (power is back): Corrupt: "),
+    # A disk that damages what was written to it
+    ("damaged-log", store.does_not_compare_with_the_mark, "acknowledged writes: the store reopened at revision "),
+    ("damaged-log", store.acknowledges_before_the_mark, "acknowledged writes: the store reopened at revision "),
     # Connections that are dead without a word
     ("cache-follows", faults.takes_no_silent_watch_for_dead, "cache follows: "),
     # W2: an object that moves from one value of an index to the next

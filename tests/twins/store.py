@@ -17,6 +17,7 @@ from mainstay.store.index import StoreIndex
 from mainstay.store.interface import Committed, TransactionRefused
 from mainstay.store.local import LocalStore
 from mainstay.store.log import LogRow, encode_row
+from mainstay.store.log_chain import HighWater, LogChain
 
 Twin = Callable[[pytest.MonkeyPatch], None]
 
@@ -183,3 +184,25 @@ MODEL_TWINS: list[Twin] = [
     shows_the_latest_state_for_an_old_revision,
     checks_only_what_is_durable,
 ]
+
+
+# For the scenario damaged-log.
+
+
+def does_not_compare_with_the_mark(patch: pytest.MonkeyPatch) -> None:
+    """A log that ends early is taken for one to which no more was written."""
+    honest = LogChain.find_faults
+    patch.setattr(LogChain, "find_faults", lambda self, acknowledged, *, is_chained=True: honest(self, None))
+
+
+def acknowledges_before_the_mark(patch: pytest.MonkeyPatch) -> None:
+    """The mark is written with the next commit."""
+    honest = DiskLog._acknowledge
+    pending: dict[int, HighWater] = {}
+
+    def acknowledge(self: DiskLog, head: HighWater) -> None:
+        if id(self) in pending:
+            honest(self, pending[id(self)])
+        pending[id(self)] = head
+
+    patch.setattr(DiskLog, "_acknowledge", acknowledge)

@@ -11,6 +11,7 @@ from mainstay.sim.faults.conflict_storm import ConflictStorm
 from mainstay.sim.faults.crash import Crash, ServerCrash
 from mainstay.sim.faults.crash_at_write import CrashAfter, CrashBefore
 from mainstay.sim.faults.cut import Cut, OneWayCut
+from mainstay.sim.faults.disk_damage import DiskDamage
 from mainstay.sim.faults.disk_error import DiskError
 from mainstay.sim.faults.disk_full import StoreDiskFull
 from mainstay.sim.faults.half_open import HalfOpen
@@ -77,6 +78,7 @@ TIMED: Final[dict[str, Timed]] = {
         PowerCut(),
         StoreDiskFull(),
         DiskError(),
+        DiskDamage(),
         LostSync(),
         Restore(),
     )
@@ -95,8 +97,9 @@ AT_EVENT: Final[dict[str, AtEvent]] = {
 
 ALL: Final[dict[str, Timed | AtWrite | AtEvent]] = {**TIMED, **AT_WRITE, **AT_EVENT}
 
-BY_NAME_ONLY: Final = ("lost-sync", "restore", "stale-start", *PLANNED)
-"""Those that break promises by what they are, and those for plans. A scenario that wants one has to say so."""
+BY_NAME_ONLY: Final = ("disk-damage", "lost-sync", "restore", "stale-start", *PLANNED)
+"""Those that break promises by what they are, or need an operator, and those for plans. A scenario that wants one
+has to say so."""
 
 NAMES: Final = tuple(name for name in ALL if name not in BY_NAME_ONLY)
 """All others: what a scenario that does not say has to survive."""
