@@ -20,6 +20,7 @@ from mainstay.cli.log_output import set_up_logs
 from mainstay.cli.readiness import NodeState, connect, find_ready, read_nodes
 from mainstay.env import Chance, Env, SystemClock, SystemDisk, commands, disk, health_socket, tasks
 from mainstay.env.check_result import CheckResult
+from mainstay.env.health import WARNING_PREFIX
 from mainstay.env.health_socket import HealthQuestion
 from mainstay.supervisor import records
 from mainstay.supervisor.records import ProcessRecord
@@ -59,13 +60,20 @@ class _State:
         since = {name: record.since for name, record in self.running.items()}
         return find_ready(self.node_names, self.nodes or {}, since)
 
+    def find_failing(self, name: str) -> Sequence[CheckResult]:
+        """The checks of a component that fail. Warnings are none."""
+        return [each for each in self.failing.get(name) or () if not each.name.startswith(WARNING_PREFIX)]
+
+    def find_warnings(self, name: str) -> Sequence[CheckResult]:
+        return [each for each in self.failing.get(name) or () if each.name.startswith(WARNING_PREFIX)]
+
     @property
     def code(self) -> Exit:
         is_complete = {*self.wanted} <= {*self.running}
         # A supervisor restarts what is missing. Without one, only a complete cluster can become ready.
         if not is_complete and self.supervisor is None:
             return Exit.BLOCKED
-        unhealthy = [name for name, failing in self.failing.items() if failing]
+        unhealthy = [name for name in self.failing if self.find_failing(name)]
         if any(self.now - self.running[name].since >= STARTING_FOR for name in unhealthy):
             return Exit.ERROR
         is_ready = is_complete and not unhealthy and len(self.ready) == len(self.node_names)
@@ -141,7 +149,8 @@ def _render_json(state: _State) -> str:
                 "running": is_running,
                 "restarts": record.restarts if record is not None else 0,
                 "since": format_time(record.since) if record is not None and is_running else None,
-                "failingChecks": _render_checks(state.failing.get(name)),
+                "failingChecks": None if state.failing.get(name) is None else _render_checks(state.find_failing(name)),
+                "warnings": _render_checks(state.find_warnings(name)),
             }
         )
     ready = state.ready
@@ -169,8 +178,8 @@ def _render_json(state: _State) -> str:
     return msgspec.json.format(msgspec.json.encode(shown)).decode()
 
 
-def _render_checks(failing: Sequence[CheckResult] | None) -> list[dict[str, str]] | None:
-    return None if failing is None else [{"name": each.name, "problem": each.problem} for each in failing]
+def _render_checks(results: Sequence[CheckResult]) -> list[dict[str, str]]:
+    return [{"name": each.name.removeprefix(WARNING_PREFIX), "problem": each.problem} for each in results]
 
 
 def _render_text(state: _State) -> str:
@@ -195,7 +204,9 @@ def _render_text(state: _State) -> str:
             seconds = max((record.retry_at - state.now).total_seconds(), 0)
             log = state.cluster.logs / f"{name}.log"
             lines.append(f"{'':<15}restarting in {seconds:.0f} s; its log is {log}")
-        lines += [f"{'':<15}check {each.name} fails: {each.problem}" for each in state.failing.get(name) or ()]
+        lines += [f"{'':<15}check {each.name} fails: {each.problem}" for each in state.find_failing(name)]
+        for each in state.find_warnings(name):
+            lines.append(f"{'':<15}warning {each.name.removeprefix(WARNING_PREFIX)}: {each.problem}")
     lines += [*render_holds(state.holds, state.now), "", f"export KUBECONFIG={state.cluster.kubeconfig}"]
     return "\n".join(lines)
 
@@ -204,7 +215,7 @@ def _describe(state: _State, name: str, ready: list[str]) -> str:
     if name not in state.running:
         return "restarting" if state.supervisor is not None else "stopped"
     if name not in state.node_names:
-        return "unhealthy" if state.failing.get(name) else "running"
+        return "unhealthy" if state.find_failing(name) else "running"
     if state.nodes is None:
         return "unknown"
     return "Ready" if name in ready else "NotReady"

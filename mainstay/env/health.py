@@ -15,6 +15,9 @@ and one that got no answer says so. Nothing is called healthy that was not check
 Two questions are told apart. *Live*: would a restart help? Only then a supervisor may kill the process. *Ready*: should
 clients ask this process? Everything that is checked counts for that. How the answers look is in http/health_pages.py.
 
+A *warning* (`add_warning`) counts for neither: the process serves as it should, and an operator should know something
+all the same, such as that a part of the journal is damaged.
+
 A context variable says which process the running code belongs to, because all processes of a simulation share one
 real one.
 """
@@ -37,6 +40,7 @@ from mainstay.env.loop_watch import LoopWatch
 from mainstay.env.remote_check import AskElsewhere, RemoteCheck
 
 TASK_PREFIX: Final = "task/"
+WARNING_PREFIX: Final = "warning/"
 
 _logger = logging.getLogger(__name__)
 
@@ -60,6 +64,7 @@ class Health:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._checks: dict[str, _NamedCheck] = {}
+        self._warnings: dict[str, Check] = {}
         self._running: dict[str, int] = {}
         self._ended: dict[str, str] = {}
         """Why each vital task has ended that should not have."""
@@ -81,6 +86,14 @@ class Health:
     def add_remote(self, name: str, check: AskElsewhere) -> None:
         """The same for a check that waits for others. It never keeps those who ask longer than `ANSWER_WITHIN`."""
         self._checks[name] = _NamedCheck(RemoteCheck(check, self._clock), False)
+
+    def add_warning(self, name: str, check: Check) -> None:
+        """Tell those who look what this says, without taking the process for unhealthy."""
+        self._warnings[name] = check
+
+    def find_warnings(self) -> list[CheckResult]:
+        """What operators should know."""
+        return [CheckResult(name, text) for name, check in self._warnings.items() if (text := check())]
 
     def names(self, *, live_only: bool = False) -> list[str]:
         named = [name for name, check in self._checks.items() if check.is_live or not live_only]
@@ -107,12 +120,19 @@ class Health:
         until `stopping`."""
         path = os.environ.get(health_socket.VARIABLE, "")
         if path:
-            self._listening = await health_socket.listen(path, self.find_failing)
+            self._listening = await health_socket.listen(path, self._tell)
 
     async def find_failing(self, *, live_only: bool) -> list[CheckResult]:
         """The checks that fail. `live_only`: those that a restart would cure."""
         results = [await self.check(name) for name in self.names(live_only=live_only)]
         return [result for result in results if result.problem]
+
+    async def _tell(self, *, live_only: bool) -> list[CheckResult]:
+        """What fails, and for `mainstay status` also the warnings, whose names say that they are."""
+        failing = await self.find_failing(live_only=live_only)
+        if not live_only:
+            failing += [CheckResult(WARNING_PREFIX + each.name, each.problem) for each in self.find_warnings()]
+        return failing
 
     def watch_loop(self) -> LoopWatch:
         """What logs callbacks that keep this process's loop busy for long, from its `start` until `stopping`."""

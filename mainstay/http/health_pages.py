@@ -5,6 +5,8 @@
     /readyz?exclude=NAME    all but that one; may be repeated
     /readyz/NAME            one check, and why it fails
 
+The list ends with warnings, `[!]`, which fail nothing.
+
 /livez has what a restart would cure, /readyz and /healthz have everything. The list does not say why a check
 fails, because any client may read it; the log does, and the page of the check.
 """
@@ -51,6 +53,8 @@ async def answer_health(health: Health, request: Request) -> Response:
             failed.append(name)
         else:
             lines.append(f"[+]{name} ok\n")
+    if page != "livez":
+        lines += [f"[!]{warning.name} warning: reason withheld\n" for warning in health.find_warnings()]
     if excluded:
         names = ", ".join(f'"{name}"' for name in excluded)
         lines.append(f"warn: some health checks cannot be excluded: no matches for {names}\n")
@@ -61,6 +65,9 @@ async def answer_health(health: Health, request: Request) -> Response:
 
 
 async def _answer_one(health: Health, page: str, name: str) -> Response:
+    warning = next((each.problem for each in health.find_warnings() if each.name == name), "")
+    if warning:
+        return _text(200, f"warning: {warning}\n")
     if name not in health.names(live_only=page == "livez"):
         return _text(404, "404 page not found\n")
     problem = (await health.check(name)).problem

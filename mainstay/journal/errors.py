@@ -1,7 +1,5 @@
 """What can go wrong with a journal, named for what to do next. A gap is none of these: it is part of an answer."""
 
-from mainstay.env.health import NoRestartHelps
-
 
 class JournalError(Exception):
     """The base of all of them."""
@@ -11,11 +9,11 @@ class JournalInUse(JournalError):
     """Another process writes this journal. Stop that one, or use another directory. Reading needs no permission."""
 
 
-class HistoryAhead(JournalError, NoRestartHelps):
+class HistoryAhead(JournalError):
     """The journal has revisions that the store has not reached: the store was restored from an older backup.
 
-    The same revisions will now be given to other changes. Move the directory away and keep it for reading; the
-    recorder then begins a new one.
+    The same revisions will now be given to other changes. Start the process again: it sets this history aside and
+    begins a new one (former_epoch.py).
     """
 
 

@@ -30,6 +30,7 @@ from mainstay.journal.files import (
     read_frames,
     read_names,
 )
+from mainstay.journal.former_names import describe_former, find_former
 from mainstay.journal.name_hashes import NameHashes, hashed
 from mainstay.journal.record import LostRecord, Record, SampledRecord, decode
 from mainstay.journal.segments import read_file_index
@@ -46,8 +47,12 @@ class Damage:
     what: str
     lost: tuple[Interval, ...] = ()
     """The revisions that were in it, as far as known."""
+    is_whole: bool = False
+    """Nothing is damaged: `what` says why it is in no answer."""
 
     def __str__(self) -> str:
+        if self.is_whole:
+            return self.what
         return (
             f"{self.file} is damaged: {self.what}. Everything else can still be read. "
             "Put a good copy of the file in its place, if there is one, and remove its .index; otherwise leave it"
@@ -128,8 +133,11 @@ class Scan:
         self._kept = kept or ScanMemory()
         self._damages: dict[tuple[str, str], Damage] = {}
         self._there: list[dict[FileName, None]] = []
+        self._former: list[Damage] = []
         for number, disk in enumerate(disks):
-            there = {name: None for name in map(parsed_name, disk.names()) if name is not None}
+            names = disk.names()
+            self._former += [Damage(prefix, describe_former(prefix), (), True) for prefix in find_former(names)]
+            there = {name: None for name in map(parsed_name, names) if name is not None}
             self._kept.retain(number, there)
             self._there.append(there)
         self._files: dict[Series, list[_File]] = {}
@@ -142,8 +150,10 @@ class Scan:
         return tuple(self._damages.values())
 
     def find_damages(self, series: Series) -> tuple[Damage, ...]:
+        """Of a series. A former history is one that answers about the present one leave out."""
         self._list_files(series)
-        return tuple(damage for damage in self._damages.values() if damage.file.startswith(series))
+        found = tuple(damage for damage in self._damages.values() if damage.file.startswith(series))
+        return found if series is Series.SNAPSHOT else (*found, *self._former)
 
     @property
     def recorded(self) -> tuple[Interval, ...]:

@@ -2,7 +2,7 @@
 
 etcd, store      the store answers a read (etcd), or takes writes (one of our own)
 informer-sync    the feed has reached what the store is at: watches hear of what happens
-history          the journal follows, and is not ahead of its store (server/decisions/journal.py)
+history          the journal follows (server/decisions/journal.py)
 decisions        the journal takes what components have decided
 """
 

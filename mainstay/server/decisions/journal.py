@@ -19,6 +19,8 @@ from mainstay.env.health import find_current
 from mainstay.journal.closed_segment import ClosingHelper
 from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.errors import JournalError
+from mainstay.journal.former_epoch import set_aside
+from mainstay.journal.former_names import describe_former, find_former
 from mainstay.journal.history import HistoryRecorder
 from mainstay.journal.interface import Journal
 from mainstay.journal.local_journal import LocalJournal
@@ -91,10 +93,14 @@ async def open_journal(
     helper = ClosingHelper() if isinstance(disk, SystemDisk) else None
     if helper is not None:
         closing.callback(helper.close)
+    with contextlib.closing(tasks.Worker("journal start")) as worker:
+        await worker.run(set_aside, disk, await store.revision())
+        former = [describe_former(prefix) for prefix in find_former(await worker.run(disk.names))]
     history = HistoryRecorder(disk, source, clock, kept, helper)
     await history.start()
     if (health := find_current()) is not None:
         health.add("history", history.find_problem)
+        health.add_warning("journal", lambda: "; ".join(former))
     closing.callback(source.close)
     closing.push_async_callback(history.close)
     recorder = DecisionRecorder(disk, clock, kept, helper)
