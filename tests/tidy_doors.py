@@ -100,7 +100,7 @@ DOORS: Final = {
     # Authentication, authorization, and the certificates and tokens they rest on.
     "server/auth": "authentication authorization certificates identities jwt kubeconfig tokens",
     # Backups: all of a store at one revision in a file, and a store made from such a file.
-    "server/backup": "contents data_dir directory_restore errors etcd_restore facts",
+    "server/backup": "contents data_dir directory_restore errors etcd_restore facts verification",
     # CustomResourceDefinitions: serve the kinds they define, keep their status, clean up after them.
     "server/crd": "definitions",
     # The journal of the cluster: collect decisions, serve them, and expose them as objects, spans and counts.

@@ -4,4 +4,5 @@ from typing import Final
 
 PREFIX: Final = "/mainstay/"
 BACKUP_PATH: Final = f"{PREFIX}backup"
+VERIFY_PATH: Final = f"{PREFIX}verify"
 BACKUP_TYPE: Final = "application/vnd.mainstay.backup"

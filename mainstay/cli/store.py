@@ -1,4 +1,4 @@
-"""`mainstay store`: check and repair what a server has on disk."""
+"""`mainstay store`: check a store, a backup or a running server, and repair what a server has on disk."""
 
 import json
 from pathlib import Path
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from mainstay.cli.cluster_access import Command, call_cluster, cluster_options, load_config
 from mainstay.cli.counts import render_count
 from mainstay.cli.exits import Exit
 from mainstay.cli.lazy_group import CommandEntry, LazyGroup
 from mainstay.cli.progress import ProgressLine
+from mainstay.cli.store_verify import verify_backup, verify_server
 
 if TYPE_CHECKING:
     from mainstay.server.data_dir_check import DirectoryReport, SalvagePlan
@@ -27,6 +29,7 @@ def store() -> None:
     """Check and repair a store.
 
     \b
+        mainstay store verify
         mainstay store verify --data-dir ./data
         mainstay store salvage --data-dir ./data
     """
@@ -41,19 +44,41 @@ _data_dir = click.option(
 )
 
 
-@click.command()
-@_data_dir
+@click.command(cls=Command)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
+    metavar="DIR",
+    help="Data directory of a stopped server",
+)
+@click.option(
+    "--backup", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help="Backup to check"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON")
-def verify(data_dir: Path, as_json: bool) -> int:
+@cluster_options
+def verify(data_dir: Path | None, backup: Path | None, as_json: bool, kubeconfig: str, context: str) -> int:
     """Read every record and report damage.
 
     \b
+        mainstay store verify
         mainstay store verify --data-dir ./data
-        mainstay store verify --data-dir ./data --json
+        mainstay store verify --backup cluster.backup --json
 
-    Reads the store and the journal of a stopped server, and changes nothing. Exit code 0: no damage, 2: the store is
-    damaged and no server starts on it, 4: only the journal is damaged.
+    Without --data-dir and --backup, a running server reads its store again, SQLite or etcd, and compares it with what
+    it serves. --data-dir reads the store and the journal of a stopped server. Nothing is changed. Exit code 0: no
+    damage, 1: the backup is damaged, 2: the store is damaged, 4: only the journal is damaged.
     """
+    if sum((data_dir is not None, backup is not None, bool(kubeconfig or context))) > 1:
+        raise click.UsageError("give only one of --data-dir, --backup and --kubeconfig")
+    if backup is not None:
+        return verify_backup(backup, as_json=as_json)
+    if data_dir is not None:
+        return _verify_data_dir(data_dir, as_json=as_json)
+    config = load_config(kubeconfig, context)
+    return call_cluster(config, lambda client, screen: verify_server(client, screen, as_json=as_json))
+
+
+def _verify_data_dir(data_dir: Path, *, as_json: bool) -> int:
     from mainstay.env import SystemClock
     from mainstay.server.data_dir_check import CannotCheck, check_data_dir
 

@@ -25,7 +25,8 @@ from mainstay.server.store_damage import SALVAGING, STORE, require_salvaged
 from mainstay.store.epoch_jump import build_rows, jump_after
 from mainstay.store.errors import Corrupt, StoreError
 from mainstay.store.salvage import Salvage, find_salvageable
-from mainstay.store.sqlite_image import AS_STORED, LogImage, read_image
+from mainstay.store.sealer import AS_STORED
+from mainstay.store.sqlite_image import LogImage, read_image
 from mainstay.store.sqlite_log import LOCK, SqliteLog
 
 JOURNAL: Final = "journal"

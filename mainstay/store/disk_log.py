@@ -22,7 +22,8 @@ from mainstay.env.disk import Disk, DiskFull, Locked
 from mainstay.env.tasks import Worker
 from mainstay.store.errors import Corrupt, OutcomeUnknown, StorageFull, StoreInUse
 from mainstay.store.high_water import HighWaterFile
-from mainstay.store.log import LogPosition, LogRow, Recovered, checksum, decode_row, encode_row
+from mainstay.store.log import AuditedRows, LogPosition, LogRow, Recovered, checksum, decode_row, encode_row
+from mainstay.store.log_audit import audit_rows
 from mainstay.store.log_chain import HighWater, LogAnchor, LogChain, ReplacedRow, anchor_of_filled
 from mainstay.store.sealer import PLAIN, Sealer
 
@@ -83,6 +84,12 @@ class DiskLog:
 
     async def scrub(self) -> None:
         await self._worker.run(self._scrub)
+
+    async def revisions(self) -> list[int]:
+        return await self._worker.run(lambda: self._chain.revisions)
+
+    async def audit(self, revisions: Sequence[int]) -> AuditedRows:
+        return await self._worker.run(self._audit, revisions)
 
     async def close(self) -> None:
         await self._worker.run(self._disk.close)
@@ -186,6 +193,13 @@ class DiskLog:
         anchor = anchor_of_filled(compacted, [checksum(revision, writes) for revision, writes in written])
         self._append(_encode(_Frame(compacted, written, anchor)))
         self._acknowledge(HighWater(compacted, anchor.chain))
+
+    def _audit(self, revisions: Sequence[int]) -> AuditedRows:
+        try:
+            found = {revision: writes for frame, _ in _frames(self._disk.read(FILE)) for revision, writes in frame.rows}
+        except Corrupt as error:
+            return AuditedRows([], [str(error)])
+        return audit_rows(revisions, self._chain.look_up(revisions), found, self._sealer.aside())
 
     def _append(self, frame: bytes) -> None:
         if self._is_broken:

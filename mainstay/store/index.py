@@ -155,6 +155,15 @@ class StoreIndex:
         entries = list(islice((entry for entry in versions if entry is not None), limit))
         return RangePage(entries, at, len(living) + more - unborn + len(dead) - len(entries))
 
+    def has(self, version: Entry | DeletedVersion) -> bool:
+        """Whether this version of a key is known, or was until compaction dropped it."""
+        live = self.live.get(version.key)
+        if live is not None and live.revision == version.revision:
+            return live == version
+        past = self._past.get(version.key, ())
+        found = next((each for each in past if each.revision == version.revision), None)
+        return found == version or (found is None and version.revision <= self.compacted)
+
     def require_readable(self, revision: int) -> None:
         """Raise unless the state as of this revision can be told."""
         if revision < self.compacted:

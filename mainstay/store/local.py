@@ -19,7 +19,7 @@ takes no more writes until it is opened again, which reads the truth from the lo
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final, Self
 
 import msgspec
@@ -51,7 +51,7 @@ from mainstay.store.interface import (
 )
 from mainstay.store.limits import require_key, require_prefix, require_range, require_revision, require_transaction
 from mainstay.store.local_watch import LocalWatch, Watches
-from mainstay.store.log import DeletedVersion, Log, LogRow
+from mainstay.store.log import AuditedRows, DeletedVersion, Log, LogRow
 
 _logger = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ GROUP_BYTES_MAX: Final = 4_000_000
 # Turns of the loop before a group is appended. Each takes microseconds when there is nothing to do, and when there is,
 # it would be done anyway. In the meantime those who were answered with the last group ask again: half as many appends.
 JOINING_TURNS: Final = 3
+AUDIT_STEP_ROWS: Final = 250  # The same.
 COMPACTION_STEP_CHANGES: Final = 500  # Small enough that a commit behind one step waits a few milliseconds.
 
 
@@ -335,6 +336,27 @@ class LocalStore:
             except OutcomeUnknown as error:
                 self._break((), error)
                 raise
+
+    async def count_rows(self) -> int:
+        """How many rows the log has. 0: it keeps nothing."""
+        self._require_open()
+        return len(await self._log.revisions())
+
+    async def audit(self) -> AsyncGenerator[AuditedRows, None]:
+        """Read every row of the log again, some at a time, and compare them with what is served. Raises what `commit`
+        raises if the log cannot be read any more."""
+        self._require_open()
+        index, latest = self._index, self._index.revision
+        revisions = await self._log.revisions()
+        for start in range(0, len(revisions), AUDIT_STEP_ROWS):
+            audited = await self._log.audit(revisions[start : start + AUDIT_STEP_ROWS])
+            strange = [write for row in audited.rows for write in row.writes if not index.has(write)]
+            faults = [f"{each.key} at revision {each.revision} is not what is served" for each in strange]
+            yield AuditedRows(audited.rows, [*audited.faults, *faults])
+        kept = frozenset(revisions)
+        lost = [each for each in index.live.values() if each.revision <= latest and each.revision not in kept]
+        if revisions and lost:
+            yield AuditedRows([], [f"{each.key} at revision {each.revision} is in no row" for each in lost])
 
     def hold(self, revision: int) -> RevisionHold:
         self._require_open()

@@ -42,6 +42,14 @@ class Recovered(msgspec.Struct, frozen=True):
     rows: Sequence[LogRow]
 
 
+class AuditedRows(msgspec.Struct, frozen=True):
+    """Some rows of a log, read again."""
+
+    rows: list[LogRow]
+    """Those that are as they were written."""
+    faults: list[str]
+
+
 class Log(Protocol):
     """Calls are carried out in the order they are made. After `OutcomeUnknown` the log is closed and not used again."""
 
@@ -60,6 +68,12 @@ class Log(Protocol):
 
     async def scrub(self) -> None:
         """Leave nothing where the log is kept of what it no longer holds. Raises as `append` does; nothing is lost."""
+
+    async def revisions(self) -> list[int]:
+        """Of all rows, ascending. None at all, if the log keeps nothing."""
+
+    async def audit(self, revisions: Sequence[int]) -> AuditedRows:
+        """Read these rows again, and compare them with what was written (log_audit.py). Raises `OutcomeUnknown`."""
 
     async def close(self) -> None: ...
 
@@ -120,6 +134,12 @@ class MemoryLog:
 
     async def scrub(self) -> None:
         pass
+
+    async def revisions(self) -> list[int]:
+        return []
+
+    async def audit(self, revisions: Sequence[int]) -> AuditedRows:
+        return AuditedRows([], [])
 
     async def close(self) -> None:
         pass

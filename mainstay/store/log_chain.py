@@ -85,6 +85,15 @@ class LogChain:
         self.head = HighWater(revision, head)
         """The newest row of which all before it are there."""
 
+    @property
+    def revisions(self) -> list[int]:
+        """Of all rows, ascending."""
+        return sorted(self._checksums)
+
+    def look_up(self, revisions: Iterable[int]) -> dict[int, int | None]:
+        """The checksum of each of these rows. None: it is not there, or no more."""
+        return {revision: self._checksums.get(revision) for revision in revisions}
+
     def find_faults(self, acknowledged: HighWater | None, *, is_chained: bool = True) -> list[str]:
         """What does not fit together. `acknowledged`: the high-water mark, if it is known. Without `is_chained` the
         log has no anchor that its chain value could be compared with."""

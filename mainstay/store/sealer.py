@@ -19,6 +19,7 @@ for 2**32 values; rotate it before. Not here: where keys come from (server/encry
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -44,6 +45,9 @@ class Sealer(Protocol):
 
     def unseal(self, key: str, value: bytes) -> bytes:
         """The value, from what was written down. Raises `UnknownEncryptionKey`, `Corrupt`."""
+
+    def aside(self) -> "Sealer":
+        """The same for values that are not, or no more, in the store: a backup, or a past version. It notes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,27 @@ class PlainValues:
             raise _unknown(key, read_key_id(value) or "", ())
         return value
 
+    def aside(self) -> "PlainValues":
+        return self
+
 
 PLAIN: Final = PlainValues()
+
+
+class StoredValues:
+    """Implements `Sealer` for those who hand values on as they are stored, sealed or not, and need no key for that."""
+
+    def seal(self, key: str, value: bytes) -> bytes:
+        return value
+
+    def unseal(self, key: str, value: bytes) -> bytes:
+        return value
+
+    def aside(self) -> "StoredValues":
+        return self
+
+
+AS_STORED: Final = StoredValues()
 
 
 class KeyRing:
@@ -138,6 +161,11 @@ class KeyRing:
             ) from None
         self._note(key, found, wanted)
         return plain
+
+    def aside(self) -> "KeyRing":
+        other = copy(self)
+        other.stale = {}
+        return other
 
     def count_stale(self) -> Counter[str]:
         """How many keys are stale, by the id of what they are sealed with."""

@@ -16,6 +16,7 @@ from mainstay.store.errors import Corrupt
 from mainstay.store.high_water import HighWaterFile
 from mainstay.store.log import LogRow, checksum, decode_row
 from mainstay.store.log_chain import HighWater, LogAnchor, LogChain
+from mainstay.store.sealer import AS_STORED
 from mainstay.store.sqlite_log import DATABASE, FORMAT, MARK, WAL, connect, keep_wal, read_anchor, read_format
 from mainstay.store.sqlite_wal import find_wal_damage
 
@@ -33,19 +34,6 @@ class LogFault:
 
     def __str__(self) -> str:
         return f"{self.file}: {self.what}"
-
-
-class StoredValues:
-    """Implements `Sealer` for those who hand values on as they are stored, sealed or not, and need no key for that."""
-
-    def seal(self, key: str, value: bytes) -> bytes:
-        return value
-
-    def unseal(self, key: str, value: bytes) -> bytes:
-        return value
-
-
-AS_STORED: Final = StoredValues()
 
 
 @dataclass(slots=True)

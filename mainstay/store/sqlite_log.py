@@ -31,7 +31,8 @@ from mainstay.store.errors import (
     StoreUnavailable,
 )
 from mainstay.store.high_water import HighWaterFile
-from mainstay.store.log import LogPosition, LogRow, Recovered, checksum, decode_row, encode_row
+from mainstay.store.log import AuditedRows, LogPosition, LogRow, Recovered, checksum, decode_row, encode_row
+from mainstay.store.log_audit import audit_rows
 from mainstay.store.log_chain import HighWater, LogAnchor, LogChain, ReplacedRow, anchor_of_filled
 from mainstay.store.sealer import PLAIN, Sealer
 
@@ -89,6 +90,12 @@ class SqliteLog:
 
     async def scrub(self) -> None:
         await self._worker.run(self._scrub)
+
+    async def revisions(self) -> list[int]:
+        return await self._worker.run(lambda: self._chain.revisions)
+
+    async def audit(self, revisions: Sequence[int]) -> AuditedRows:
+        return await self._worker.run(self._audit, revisions)
 
     async def close(self) -> None:
         await self._worker.run(self._close)
@@ -247,6 +254,16 @@ class SqliteLog:
         self._execute("VACUUM")
         self._execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
+    def _audit(self, revisions: Sequence[int]) -> AuditedRows:
+        if self._connection is None:
+            raise OutcomeUnknown(f"{self._path} is not read any more, since a write failed")
+        try:
+            found = dict(self._connection.execute(_SOME_ROWS, (revisions[0], revisions[-1])))
+        except sqlite3.Error as error:
+            span = f"the rows of revisions {revisions[0]} to {revisions[-1]}"
+            return AuditedRows([], [f"{self._path}: cannot read {span}: {error}"])
+        return audit_rows(revisions, self._chain.look_up(revisions), found, self._sealer.aside())
+
     def _shrink(self) -> None:
         """Give back to the disk some of what compaction has freed. The file of an older Mainstay does not shrink."""
         if self._connection is None:
@@ -333,6 +350,7 @@ def keep_wal(disk: SystemDisk, *, always: bool = False) -> Iterator[None]:
 
 
 _ALL_ROWS: Final = "SELECT revision, checksum, writes FROM rows ORDER BY revision"
+_SOME_ROWS: Final = "SELECT revision, writes FROM rows WHERE revision BETWEEN ? AND ?"
 _ROWS_TABLE: Final = (
     "CREATE TABLE rows (revision INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, writes BLOB NOT NULL);"
 )

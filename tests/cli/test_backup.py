@@ -109,3 +109,27 @@ def test_a_directory_without_a_store_is_refused_and_stays_as_it_is(tmp_path: Pat
     assert f"no store in {data_dir}" in capsys.readouterr().err
     assert list(data_dir.iterdir()) == []
     assert not (tmp_path / "b").exists()
+
+
+def test_a_backup_is_verified_object_by_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    data_dir, file = tmp_path / "data", tmp_path / "cluster.backup"
+    data_dir.mkdir()
+    tasks.run(a_data_dir(data_dir))
+    assert run(["backup", str(file), "--data-dir", str(data_dir)]) == Exit.SATISFIED
+    capsys.readouterr()
+
+    assert run(["store", "verify", "--backup", str(file)]) == Exit.SATISFIED
+    assert "1 object, " in (said := capsys.readouterr().out)
+    assert "no damage" in said
+
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    file.write_bytes(data)
+    assert run(["store", "verify", "--backup", str(file)]) == Exit.ERROR
+    assert "use another copy" in capsys.readouterr().err
+
+
+def test_only_one_thing_is_verified_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "b").write_bytes(b"")
+    assert run(["store", "verify", "--backup", str(tmp_path / "b"), "--data-dir", str(tmp_path)]) == Exit.USAGE
+    assert "give only one of" in capsys.readouterr().err

@@ -65,8 +65,8 @@ class BackupCounter:
             objects = [entry for entry in part if not entry.key.startswith(INTERNAL_PREFIX)]
             self.objects += len(objects)
             if self._decodes:
-                for entry in objects:
-                    _require_object(entry)
+                for fault in filter(None, map(find_object_fault, objects)):
+                    raise BadBackup(f"{fault}; use another copy of the backup")
             found += part
         return found
 
@@ -87,10 +87,10 @@ def read_backup(path: Path, counter: BackupCounter) -> Iterator[list[Entry | Bac
         yield counter.feed(piece)
 
 
-def _require_object(entry: Entry) -> None:
+def find_object_fault(entry: Entry) -> str:
+    """What is wrong with a stored object, as far as its bytes tell. Empty: nothing."""
     try:
         name = _decode_object(entry.value).metadata.name
     except msgspec.MsgspecError as error:
-        raise BadBackup(f"the object {entry.key} in the backup cannot be decoded: {error}") from None
-    if name != entry.key.rpartition("/")[2]:
-        raise BadBackup(f"the object {entry.key} in the backup is named {name!r}")
+        return f"the object {entry.key} cannot be decoded: {error}"
+    return "" if name == entry.key.rpartition("/")[2] else f"the object {entry.key} is named {name!r}"

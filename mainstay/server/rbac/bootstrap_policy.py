@@ -174,7 +174,7 @@ _CLUSTER_ROLES: Final = {
         read mainstay.dev decisions
     """,
     # For nightly backups. A backup has everything, the values of Secrets too.
-    "system:mainstay:backup": "get path /mainstay/backup",
+    "system:mainstay:backup": "get path /mainstay/backup /mainstay/verify",
     _SCHEDULER: """
         read core nodes pods
         get core nodes/ghosts
