@@ -8,12 +8,14 @@ them, copy them elsewhere without the prefix (`mainstay … --journal DIR`); del
 The newest file of the history goes last: if this is cut short, the journal is still ahead, and it is done again.
 """
 
+import contextlib
 import logging
 from collections.abc import Iterable
 
 from mainstay.env.disk import Disk
 from mainstay.journal.files import Series, parsed_name
 from mainstay.journal.former_names import describe_former, find_former
+from mainstay.journal.manifest import name_manifest
 from mainstay.journal.reader import Reader
 
 _log = logging.getLogger(__name__)
@@ -27,6 +29,9 @@ def set_aside(disk: Disk, revision: int) -> str:
         return ""
     prefix = f"former-{len(find_former(disk.names())) + 1}"
     _log.error("the journal is at revision %d, the store only at %d: %s", reached, revision, describe_former(prefix))
+    for series in Series:
+        with contextlib.suppress(FileNotFoundError):
+            disk.remove(name_manifest(series))
     for name in _in_order(disk.names()):
         disk.rename(name, f"{prefix}.{name}")
     return prefix

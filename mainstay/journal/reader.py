@@ -349,6 +349,8 @@ def _damaged(scan: Scan) -> list[Interval]:
     recorded = scan.recorded
     result: list[Interval] = []
     for damage in scan.find_damages(Series.HISTORY):
+        if damage.is_absent:
+            continue  # Holes without a reason are of this sort.
         result += damage.lost or holes((recorded[0][0], recorded[-1][1]), (*recorded, *scan.missed)) if recorded else ()
     return result
 

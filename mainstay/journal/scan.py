@@ -31,6 +31,7 @@ from mainstay.journal.files import (
     read_names,
 )
 from mainstay.journal.former_names import describe_former, find_former
+from mainstay.journal.manifest import find_missing
 from mainstay.journal.name_hashes import NameHashes, hashed
 from mainstay.journal.record import LostRecord, Record, SampledRecord, decode
 from mainstay.journal.segments import read_file_index
@@ -47,11 +48,11 @@ class Damage:
     what: str
     lost: tuple[Interval, ...] = ()
     """The revisions that were in it, as far as known."""
-    is_whole: bool = False
-    """Nothing is damaged: `what` says why it is in no answer."""
+    is_absent: bool = False
+    """It is not there, or was set aside: `what` says all about it."""
 
     def __str__(self) -> str:
-        if self.is_whole:
+        if self.is_absent:
             return self.what
         return (
             f"{self.file} is damaged: {self.what}. Everything else can still be read. "
@@ -252,6 +253,9 @@ class Scan:
                         files.append(self._closed(number, disk, name))
                     elif name.suffix == Suffix.OPEN and name._replace(suffix=Suffix.CLOSED) not in there:
                         files.append(self._open(number, disk, name))
+                for missing in find_missing(disk, series):
+                    what = f"{missing} is missing: what it held is in no answer. If it was moved away, put it back"
+                    self._damages[str(missing), what] = Damage(str(missing), what, (), True)
         return files
 
     def _content(self, file: _File) -> bytes:

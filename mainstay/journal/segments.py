@@ -7,7 +7,8 @@ was reported durable is in a file that a reader understands, at times in two; re
 After a start, or a write that failed, nothing is appended to an old file: what its end looks like is unknown. A new
 segment is begun, and the old one is closed with what is whole in it. A record whose append failed may therefore be
 there all the same, and twice if it is appended again. An open segment that others have removed is noticed before the
-next append, and by `find_problem`: what it held is lost, and a new one is begun.
+next append, and by `find_problem`: what it held is lost, and a new one is begun. A segment that was removed while no
+process wrote the series is noticed when it is opened, by the manifest (manifest.py).
 
 With a `ClosingHelper` a large segment is closed in the background: its open form stays until a later call finds that
 the closed one has been computed. At most `UNCLOSED_MAX` wait for that.
@@ -47,6 +48,7 @@ from mainstay.journal.files import (
     read_index,
     rebuilt_index,
 )
+from mainstay.journal.manifest import read_manifest, write_manifest
 from mainstay.journal.record import joined
 
 _log = logging.getLogger(__name__)
@@ -98,6 +100,8 @@ class Segments:
         self._unclosed: list[int] = []
         """Segments that are not written any more, and not closed yet."""
         self.closed: dict[int, FileIndex] = {}
+        self._missing: set[int] = set()
+        """Segments that should be there and are not. They stay in the manifest until all that is older is forgotten."""
         self._removed, self._removed_at = "", 0
         """Which segment others have removed last, and when that was noticed."""
 
@@ -127,6 +131,11 @@ class Segments:
                 # What a reader finds in it must still be there after the next power cut.
                 self._disk.sync(str(name))
                 self._unclosed.append(name.number)
+        expected = read_manifest(self._disk, self._series)
+        self._missing = set(expected).difference(self.closed, self._unclosed)
+        self._number = max([self._number, *expected])
+        if set(expected) != {*self.closed, *self._unclosed, *self._missing}:
+            self._write_manifest()
         self._close_finished()
 
     def contents(self) -> Iterator[Content]:
@@ -155,7 +164,10 @@ class Segments:
         except OSError:
             self._abandon()
             raise
+        is_new = not self._size
         self._size += len(data)
+        if is_new:
+            self._write_manifest()
         if self._size >= self._limits.segment_bytes:
             self.roll()
 
@@ -189,9 +201,19 @@ class Segments:
 
     def forget(self, numbers: Iterable[int]) -> None:
         """Remove closed segments."""
-        for number in numbers:
+        gone = [*numbers]
+        for number in gone:
             del self.closed[number]
+        if gone:
+            self._write_manifest()
+        for number in gone:
             remove_all(self._disk, self._series, number)
+
+    def _write_manifest(self) -> None:
+        there = {*self.closed, *self._unclosed, *([self._number] if self._size else [])}
+        oldest = min(there, default=0)
+        self._missing = {number for number in self._missing if number > oldest}
+        write_manifest(self._disk, self._series, there | self._missing)
 
     def _name(self, number: int, suffix: Suffix) -> str:
         return str(FileName(self._series, number, suffix))
@@ -212,7 +234,8 @@ class Segments:
         self._removed, self._removed_at = _describe_removed(name), at
         _log.error("%s", self._removed)
         self._disk.release(name)
-        self._abandon()
+        self._missing.add(self._number)
+        self._size = 0
 
     def _abandon(self) -> None:
         """Write no more to the open segment."""
@@ -257,6 +280,8 @@ class Segments:
                 self._disk, FileName(self._series, number, Suffix.CLOSED), form.data, form.file_index, form.names
             )
             self.closed[number] = form.file_index
+        else:
+            write_manifest(self._disk, self._series, set(read_manifest(self._disk, self._series)).difference([number]))
         self._disk.remove(open_name)
         self._helped = None
         return True

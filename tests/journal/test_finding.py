@@ -75,7 +75,7 @@ def test_only_files_that_may_have_the_object_are_read(small_blocks: None):
 
     disk.reads.clear()
     assert Reader(disk).decisions(kind="pods", namespace="default", name="rare").records == (records[37],)
-    assert disk.reads == {"index": closed, "names": closed, "zst": 1}
+    assert disk.reads == {"manifest": 1, "index": closed, "names": closed, "zst": 1}
 
     disk.reads.clear()
     assert Reader(disk).decision("d-37") == records[37]

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from mainstay.env import Clock, Disk, SystemDisk, tasks
+from mainstay.env import Clock, Disk, SystemDisk, tasks, vital
 from mainstay.env.health import find_current
 from mainstay.journal.closed_segment import ClosingHelper
 from mainstay.journal.decisions import DecisionRecorder
 from mainstay.journal.errors import JournalError
+from mainstay.journal.file_check import check_journal
 from mainstay.journal.former_epoch import set_aside
 from mainstay.journal.former_names import describe_former, find_former
 from mainstay.journal.history import HistoryRecorder
@@ -39,6 +40,7 @@ from mainstay.store.errors import StoreError
 from mainstay.store.interface import Store
 
 CAUGHT_UP_WITHIN: Final = timedelta(seconds=5)  # A disk that takes longer is no reason to answer nothing.
+WARNINGS_MAX: Final = 10  # Shown of one journal. The log has all of them.
 _TICK: Final = timedelta(milliseconds=10)
 
 
@@ -95,12 +97,12 @@ async def open_journal(
         closing.callback(helper.close)
     with contextlib.closing(tasks.Worker("journal start")) as worker:
         await worker.run(set_aside, disk, await store.revision())
-        former = [describe_former(prefix) for prefix in find_former(await worker.run(disk.names))]
+        warnings = [describe_former(prefix) for prefix in find_former(await worker.run(disk.names))]
     history = HistoryRecorder(disk, source, clock, kept, helper)
     await history.start()
     if (health := find_current()) is not None:
         health.add("history", history.find_problem)
-        health.add_warning("journal", lambda: "; ".join(former))
+        health.add_warning("journal", lambda: "; ".join(warnings[:WARNINGS_MAX]))
     closing.callback(source.close)
     closing.push_async_callback(history.close)
     recorder = DecisionRecorder(disk, clock, kept, helper)
@@ -108,6 +110,8 @@ async def open_journal(
     if health is not None:
         health.add("decisions", recorder.find_problem)
     closing.push_async_callback(recorder.close)
+    checking = vital.spawn(check_journal(disk, warnings.append), name="journal-check", may_end=True)
+    closing.push_async_callback(tasks.stop, checking)
     local = LocalJournal(Reader(disk))
     closing.callback(local.close)
 
