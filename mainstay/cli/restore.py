@@ -112,4 +112,6 @@ def _say_restored(restored: "Restored", start: str, screen: Screen) -> None:
             screen.say("restored the CA and the service account key from the backup")
         case "kept":
             screen.say("kept the CA and the service account key of the data directory (--replace would replace them)")
+    if keys := restored.facts.encryption_keys:
+        screen.say(f"values of Secrets are sealed: the server needs the encryption key {', '.join(map(repr, keys))}")
     screen.say(f"Start the server: {start}")

@@ -38,11 +38,16 @@ def verify_backup(file: Path, *, as_json: bool) -> int:
     head = facts.head
     if as_json:
         figures = {"revision": head.revision, "objects": facts.objects, "entries": facts.entries}
-        about = {"madeAt": head.made_at, "build": head.build, "cluster": head.cluster, "keys": list(head.keys)}
+        needed = list(facts.encryption_keys)
+        about = {"madeAt": head.made_at, "build": head.build, "cluster": head.cluster, "encryptionKeys": needed}
         click.echo(json.dumps({**figures, "bytes": facts.file_bytes, "sha256": facts.sha256, **about}, indent=2))
         return Exit.SATISFIED
     click.echo(f"{file}: {render_facts(facts)}, no damage")
     click.echo(f"made at {head.made_at} by {head.build} of cluster {head.cluster or '(unknown)'}")
+    if facts.encryption_keys:
+        click.echo(
+            f"values of Secrets are sealed with the encryption key {', '.join(map(repr, facts.encryption_keys))}"
+        )
     if facts.files:
         click.echo(f"contains {render_count(facts.files, 'file')} of the data directory: keys")
     return Exit.SATISFIED
@@ -64,7 +69,8 @@ async def verify_server(client: "Client", screen: Screen, *, as_json: bool) -> i
         progress.clear()
     if as_json:
         figures = {"revision": report.revision, "records": report.records, "objects": report.objects}
-        screen.say(json.dumps({**figures, "faults": report.faults}, indent=2))
+        encryption = {"encryptionKey": report.encryption_key, "rotated": report.is_rotated, "stale": report.stale}
+        screen.say(json.dumps({**figures, "faults": report.faults, **encryption}, indent=2))
     else:
         for line in render_report(report):
             screen.say(line)
@@ -91,11 +97,23 @@ async def _read_report(client: "Client", progress: ProgressLine) -> "StoreReport
     raise click.ClickException("the report of the server ends early: see its log, and run the command again")
 
 
+def _render_encryption(report: "StoreReport") -> str:
+    if not report.encryption_key:
+        return "encryption: none, values of Secrets are stored in plain text"
+    in_use = f"encryption: key {report.encryption_key!r}"
+    if report.is_rotated:
+        return f"{in_use}; no record needs another"
+    if not report.stale:
+        return f"{in_use}; all values are sealed with it, but the history needs older keys until it is compacted"
+    left = ", ".join(f"{count} with {key!r}" for key, count in sorted(report.stale.items()))
+    return f"{in_use}; not sealed with it yet: {left}"
+
+
 def render_report(report: "StoreReport") -> list[str]:
     read = f"{render_count(report.records, 'record')} with {render_count(report.objects, 'version')} of objects"
     known = f"revision {report.revision}, {read}"
     damage = render_count(len(report.faults), "fault") if report.faults else "no damage"
-    lines = [f"store: {known}, {damage}", *(f"  {fault}" for fault in report.faults)]
+    lines = [f"store: {known}, {damage}", *(f"  {fault}" for fault in report.faults), _render_encryption(report)]
     if report.faults:
         lines.append("")
         lines.append(

@@ -53,7 +53,7 @@ class DiskLog:
 
     def __init__(self, disk: Disk, sealer: Sealer = PLAIN) -> None:
         self._disk = disk
-        self._sealer = sealer
+        self.sealer = sealer
         self._worker = Worker("disk log")
         self._size = 0
         """Of the file, up to the end of its last whole frame."""
@@ -128,7 +128,7 @@ class DiskLog:
         for fault in self._chain.find_faults(acknowledged, is_chained=not is_first_format):
             raise Corrupt(fault)
         recovered = Recovered(
-            anchor.compacted, [decode_row(revision, rows[revision], self._sealer) for revision in checksums]
+            anchor.compacted, [decode_row(revision, rows[revision], self.sealer) for revision in checksums]
         )
 
         self._size = end
@@ -167,7 +167,7 @@ class DiskLog:
         self._rewrite(self._chain.anchor, _replay(self._disk.read(FILE))[1])
 
     def _append_rows(self, rows: Sequence[LogRow]) -> None:
-        written = [(row.revision, encode_row(row, self._sealer)) for row in rows]
+        written = [(row.revision, encode_row(row, self.sealer)) for row in rows]
         checksums = [checksum(revision, writes) for revision, writes in written]
         self._append(_encode(_Frame(0, written)))
         self._acknowledge(self._chain.head_after(checksums))
@@ -182,14 +182,14 @@ class DiskLog:
             raise OutcomeUnknown(f"{MARK} could not be written: {error}") from error
 
     def _compact(self, compacted: int, rows: Sequence[LogRow]) -> None:
-        written = [(row.revision, encode_row(row, self._sealer) if row.writes else b"") for row in rows]
+        written = [(row.revision, encode_row(row, self.sealer) if row.writes else b"") for row in rows]
         replaced = [ReplacedRow(revision, checksum(revision, data) if data else None) for revision, data in written]
         anchor = self._chain.anchor_after(compacted, replaced)
         self._append(_encode(_Frame(compacted, written, anchor)))
         self._chain.compact(anchor, replaced)
 
     def _fill(self, compacted: int, rows: Sequence[LogRow]) -> None:
-        written = [(row.revision, encode_row(row, self._sealer)) for row in rows]
+        written = [(row.revision, encode_row(row, self.sealer)) for row in rows]
         anchor = anchor_of_filled(compacted, [checksum(revision, writes) for revision, writes in written])
         self._append(_encode(_Frame(compacted, written, anchor)))
         self._acknowledge(HighWater(compacted, anchor.chain))
@@ -199,7 +199,7 @@ class DiskLog:
             found = {revision: writes for frame, _ in _frames(self._disk.read(FILE)) for revision, writes in frame.rows}
         except Corrupt as error:
             return AuditedRows([], [str(error)])
-        return audit_rows(revisions, self._chain.look_up(revisions), found, self._sealer.aside())
+        return audit_rows(revisions, self._chain.look_up(revisions), found, self.sealer.aside())
 
     def _append(self, frame: bytes) -> None:
         if self._is_broken:

@@ -50,8 +50,8 @@ def require_range(prefix: str, at: int | None, limit: int | None, after: str | N
         require_key(after)
 
 
-def require_transaction(checks: Sequence[Check], writes: Sequence[Write]) -> None:
-    """Raise `InvalidStoreRequest` unless this can be committed."""
+def require_transaction(checks: Sequence[Check], writes: Sequence[Write], *, may_be_sealed: bool = False) -> None:
+    """Raise `InvalidStoreRequest` unless this can be committed. `may_be_sealed`: values come as they are stored."""
     if not writes:
         raise InvalidStoreRequest("a commit must write something")
     if len(checks) + len(writes) > TRANSACTION_OPERATIONS_MAX:
@@ -72,7 +72,7 @@ def require_transaction(checks: Sequence[Check], writes: Sequence[Write]) -> Non
         if isinstance(write, Put):
             if type(write.value) is not bytes:
                 raise InvalidStoreRequest(f"the value of {write.key!r} is bytes, not {type(write.value).__name__}")
-            if write.value.startswith(SEALED):
+            if write.value.startswith(SEALED) and not may_be_sealed:
                 raise InvalidStoreRequest(f"the value of {write.key!r} begins like a sealed one: it cannot be stored")
             size += len(write.value)
     if size > TRANSACTION_BYTES_MAX:

@@ -52,6 +52,7 @@ from mainstay.store.interface import (
 from mainstay.store.limits import require_key, require_prefix, require_range, require_revision, require_transaction
 from mainstay.store.local_watch import LocalWatch, Watches
 from mainstay.store.log import AuditedRows, DeletedVersion, Log, LogRow
+from mainstay.store.sealer import Sealer
 
 _logger = logging.getLogger(__name__)
 
@@ -113,6 +114,11 @@ class LocalStore:
             await log.close()
             raise
         return store
+
+    @property
+    def sealer(self) -> Sealer:
+        """What seals values on the disk."""
+        return self._log.sealer
 
     @property
     def memory(self) -> Self:

@@ -53,6 +53,10 @@ class AuditedRows(msgspec.Struct, frozen=True):
 class Log(Protocol):
     """Calls are carried out in the order they are made. After `OutcomeUnknown` the log is closed and not used again."""
 
+    @property
+    def sealer(self) -> Sealer:
+        """What seals the values of rows."""
+
     async def open(self) -> Recovered:
         """Take possession of the log. Raises `StoreInUse`, `Corrupt`."""
 
@@ -119,6 +123,8 @@ _FOLLOWS: Final = "the revisions of a log follow each other"
 
 class MemoryLog:
     """Keeps nothing: for a store that may forget everything when its process ends."""
+
+    sealer: Final = PLAIN
 
     async def open(self) -> Recovered:
         return Recovered(0, [])

@@ -60,7 +60,7 @@ class SqliteLog:
 
     def __init__(self, disk: SystemDisk, *, size_bytes_max: int = SIZE_BYTES_MAX, sealer: Sealer = PLAIN) -> None:
         self._disk = disk
-        self._sealer = sealer
+        self.sealer = sealer
         self._path = disk.root / DATABASE
         self._size_bytes_max = size_bytes_max
         self._worker = Worker("sqlite log")
@@ -158,7 +158,7 @@ class SqliteLog:
             # In a damaged file, what is read may not even be bytes.
             if type(writes) is not bytes or expected != checksum(revision, writes):
                 raise Corrupt(f"the row of revision {revision} does not match its checksum")
-            rows.append(decode_row(revision, writes, self._sealer))
+            rows.append(decode_row(revision, writes, self.sealer))
             checksums[revision] = expected
         anchor = read_anchor(connection, found, checksums)
         chain = LogChain(anchor, checksums)
@@ -195,7 +195,7 @@ class SqliteLog:
         parameters: list[int | bytes] = []
         checksums = []
         for row in rows:
-            writes = encode_row(row, self._sealer)
+            writes = encode_row(row, self.sealer)
             checksums.append(found := checksum(row.revision, writes))
             parameters += (row.revision, found, writes)
         self._execute("INSERT INTO rows VALUES " + ",".join(["(?,?,?)"] * len(rows)), parameters)
@@ -212,7 +212,7 @@ class SqliteLog:
             raise OutcomeUnknown(f"{self._disk.root / MARK}: {error}") from error
 
     def _compact(self, compacted: int, rows: Sequence[LogRow]) -> None:
-        written = [(row.revision, encode_row(row, self._sealer) if row.writes else None) for row in rows]
+        written = [(row.revision, encode_row(row, self.sealer) if row.writes else None) for row in rows]
         replaced = [
             ReplacedRow(revision, None if writes is None else checksum(revision, writes))
             for revision, writes in written
@@ -240,7 +240,7 @@ class SqliteLog:
         checksums = []
         self._execute("BEGIN")
         for row in rows:
-            writes = encode_row(row, self._sealer)
+            writes = encode_row(row, self.sealer)
             checksums.append(found := checksum(row.revision, writes))
             self._execute("INSERT INTO rows VALUES (?,?,?)", (row.revision, found, writes))
         anchor = anchor_of_filled(compacted, checksums)
@@ -262,7 +262,7 @@ class SqliteLog:
         except sqlite3.Error as error:
             span = f"the rows of revisions {revisions[0]} to {revisions[-1]}"
             return AuditedRows([], [f"{self._path}: cannot read {span}: {error}"])
-        return audit_rows(revisions, self._chain.look_up(revisions), found, self._sealer.aside())
+        return audit_rows(revisions, self._chain.look_up(revisions), found, self.sealer.aside())
 
     def _shrink(self) -> None:
         """Give back to the disk some of what compaction has freed. The file of an older Mainstay does not shrink."""

@@ -83,7 +83,7 @@ def writes_each_row_in_a_frame_of_its_own(patch: pytest.MonkeyPatch) -> None:
     def append_rows(self: DiskLog, rows: Sequence[LogRow]) -> None:
         for row in rows:
             for count in range(1, len(row.writes)):
-                part = (row.revision, encode_row(LogRow(row.revision, row.writes[:count]), self._sealer))
+                part = (row.revision, encode_row(LogRow(row.revision, row.writes[:count]), self.sealer))
                 self._append(disk_log._encode(disk_log._Frame(0, [part])))
         honest(self, rows)
 

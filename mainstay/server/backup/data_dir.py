@@ -12,6 +12,7 @@ from mainstay.server.backup.export import export_backup
 from mainstay.store import open_sqlite
 from mainstay.store.backup_format import BackupFile
 from mainstay.store.errors import StoreError, StoreInUse
+from mainstay.store.sealer import AS_STORED
 
 STORE: Final = "store"
 JOURNAL: Final = "journal"
@@ -29,7 +30,7 @@ async def export_data_dir(data_dir: Path, clock: Clock, *, with_keys: bool) -> A
         )
     files = _read_keys(data_dir) if with_keys else []
     try:
-        store = await open_sqlite(data_dir / STORE)
+        store = await open_sqlite(data_dir / STORE, AS_STORED)  # What is sealed stays so, and no key is needed.
     except StoreInUse as error:
         raise BackupRefused(f"{error}; to back up a running server, leave out --data-dir") from None
     except StoreError as error:

@@ -27,6 +27,7 @@ from mainstay.store.backup_format import BackupFile
 from mainstay.store.epoch_jump import JUMP, build_rows, jump_after
 from mainstay.store.errors import StoreError
 from mainstay.store.interface import Entry
+from mainstay.store.sealer import AS_STORED
 from mainstay.store.sqlite_log import SqliteLog
 
 SERVER_LOCK: Final = "server.lock"
@@ -82,13 +83,13 @@ async def _build_store(entries: Sequence[Entry], directory: Path, revision: int)
     left_over = SystemDisk(directory)
     for name in left_over.names():
         left_over.remove(name)
-    log = SqliteLog(left_over)
+    log = SqliteLog(left_over, sealer=AS_STORED)
     try:
         await log.open()
         await log.fill(revision, build_rows(entries))
     finally:
         await log.close()
-    store = await open_sqlite(directory)
+    store = await open_sqlite(directory, AS_STORED)
     try:
         page = await store.range("")
     finally:

@@ -30,6 +30,7 @@ from mainstay.store.interface import (
     Store,
     Write,
 )
+from mainstay.store.sealer import AS_STORED
 
 COMMIT_ATTEMPTS: Final = 5
 """A put is the same the second time, and no server runs meanwhile."""
@@ -43,7 +44,7 @@ async def restore_etcd(contents: BackupContents, choice: EtcdChoice, env: Env, s
     """Restore into the etcd cluster at these addresses. `save` keeps a backup of what is replaced; None: nothing may be
     there. Raises `BackupRefused`."""
     try:
-        store = await open_chosen(choice, Path(), env)
+        store = await open_chosen(choice, Path(), env, AS_STORED)
         try:
             return await restore_store(contents, store, env.clock, save, say)
         finally:

@@ -11,7 +11,9 @@ from mainstay.env.disk import read_pieces
 from mainstay.server.backup.errors import BackupRefused
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.store.backup_format import BackupFile, BackupHead, BackupReader, BadBackup
+from mainstay.store.errors import Corrupt
 from mainstay.store.interface import Entry
+from mainstay.store.sealer import read_key_id
 
 PIECE_BYTES: Final = 1024 * 1024
 
@@ -26,6 +28,8 @@ class BackupFacts:
     sha256: str
     files: int
     """Of the data directory, such as keys."""
+    encryption_keys: tuple[str, ...] = ()
+    """The ids of those that its sealed values need."""
 
 
 class _Named(msgspec.Struct):
@@ -45,6 +49,7 @@ class BackupCounter:
     def __init__(self, *, decodes: bool = False) -> None:
         self._reader = BackupReader()
         self._decodes = decodes
+        self._encryption_keys: set[str] = set()
         self.objects = 0
         self.file_bytes = 0
 
@@ -53,7 +58,7 @@ class BackupCounter:
         self.file_bytes += len(data)
         try:
             return self._feed(data)
-        except BadBackup as error:
+        except (BadBackup, Corrupt) as error:
             raise BackupRefused(str(error)) from error
 
     def _feed(self, data: bytes) -> list[Entry | BackupFile]:
@@ -64,6 +69,7 @@ class BackupCounter:
                 continue
             objects = [entry for entry in part if not entry.key.startswith(INTERNAL_PREFIX)]
             self.objects += len(objects)
+            self._encryption_keys.update(filter(None, (read_key_id(entry.value) for entry in part)))
             if self._decodes:
                 for fault in filter(None, map(find_object_fault, objects)):
                     raise BadBackup(f"{fault}; use another copy of the backup")
@@ -77,7 +83,8 @@ class BackupCounter:
             head = reader.finish()
         except BadBackup as error:
             raise BackupRefused(str(error)) from error
-        return BackupFacts(head, self.objects, reader.entries, self.file_bytes, reader.sha256, reader.files)
+        keys = tuple(sorted(self._encryption_keys))
+        return BackupFacts(head, self.objects, reader.entries, self.file_bytes, reader.sha256, reader.files, keys)
 
 
 def read_backup(path: Path, counter: BackupCounter) -> Iterator[list[Entry | BackupFile]]:
@@ -89,6 +96,8 @@ def read_backup(path: Path, counter: BackupCounter) -> Iterator[list[Entry | Bac
 
 def find_object_fault(entry: Entry) -> str:
     """What is wrong with a stored object, as far as its bytes tell. Empty: nothing."""
+    if read_key_id(entry.value) is not None:
+        return ""  # Sealed: only its key can tell.
     try:
         name = _decode_object(entry.value).metadata.name
     except msgspec.MsgspecError as error:

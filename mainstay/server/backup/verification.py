@@ -16,11 +16,14 @@ from typing import Final
 import msgspec
 
 from mainstay.env import tasks
+from mainstay.server.backup.export import find_sealer
 from mainstay.server.backup.facts import find_object_fault
+from mainstay.server.storage.key_rotation import find_finished_key
 from mainstay.server.storage.keyspace import INTERNAL_PREFIX
 from mainstay.store.errors import StoreError
 from mainstay.store.interface import Entry, Store
 from mainstay.store.local import LocalStore
+from mainstay.store.sealer import KeyRing
 
 PAGE_ENTRIES: Final = 1000
 FAULTS_MAX: Final = 100
@@ -40,6 +43,12 @@ class StoreReport:
     objects: int = 0
     """Versions of objects: a log also has some of the past."""
     faults: list[str] = field(default_factory=list)
+    encryption_key: str = ""
+    """The id of the key that seals values of Secrets. Empty: they are not sealed."""
+    is_rotated: bool = False
+    """No record needs another key, in the history neither."""
+    stale: dict[str, int] = field(default_factory=dict)
+    """How many values are not sealed with it yet, by the id of what they need instead; `none`: they are plain."""
 
     def add_faults(self, faults: Sequence[str]) -> None:
         self.faults += faults[: FAULTS_MAX - len(self.faults)]
@@ -67,10 +76,14 @@ def decode_report(line: bytes) -> tuple[StoreReport, bool]:
 async def verify_store(store: Store, worker: tasks.Worker) -> AsyncGenerator[StoreReport, None]:
     """The same report again and again, as it grows; the last one is the result. Raises `StoreError`."""
     report = StoreReport(revision=await store.revision())
+    sealer = find_sealer(store)
     parts = _verify_local(store, report) if isinstance(store, LocalStore) else _verify_shared(store, report)
     async for entries in parts:
         report.objects += sum(not entry.key.startswith(INTERNAL_PREFIX) for entry in entries)
         report.add_faults(await worker.run(_find_object_faults, entries))
+        if isinstance(sealer, KeyRing):
+            report.encryption_key, report.stale = sealer.key_id, dict(sealer.count_stale())
+            report.is_rotated = not report.stale and await find_finished_key(store) == sealer.key_id
         yield report
 
 

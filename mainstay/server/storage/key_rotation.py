@@ -44,6 +44,13 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(RotationRecord).decode
 
 
+async def find_finished_key(store: Store) -> str:
+    """The id of the key with which everything is sealed, so that no record needs another. Empty: none is known to be.
+    Raises `StoreError`."""
+    found = await store.get(RECORD)
+    return "" if found is None else _decode(found.value).key
+
+
 class KeyRotation:
     """Run it for as long as the server runs."""
 

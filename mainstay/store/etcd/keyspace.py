@@ -17,7 +17,7 @@ class Keyspace:
         if not (root.startswith("/") and root.endswith("/")) or require_key(root) > ROOT_BYTES_MAX:
             raise InvalidStoreRequest(f"the root of a store in etcd is like '/mainstay/', not {root!r}")
         self.root = root.encode()
-        self._sealer = sealer
+        self.sealer = sealer
 
     def encode(self, key: str) -> bytes:
         return self.root + key.encode()
@@ -29,12 +29,12 @@ class Keyspace:
         return first, first[:-1] + bytes((first[-1] + 1,))
 
     def put(self, key: str, value: bytes) -> PutKey:
-        return PutKey(self.encode(key), self._sealer.seal(key, value))
+        return PutKey(self.encode(key), self.sealer.seal(key, value))
 
     def entry(self, kv: KeyValue) -> Entry:
         """Raises `UnknownEncryptionKey`, `Corrupt`."""
         key = self.decode(kv.key)
-        return Entry(key, self._sealer.unseal(key, kv.value), kv.create_revision, kv.mod_revision, kv.version)
+        return Entry(key, self.sealer.unseal(key, kv.value), kv.create_revision, kv.mod_revision, kv.version)
 
     def decode(self, key: bytes) -> str:
         try:

@@ -70,7 +70,7 @@ from mainstay.store.interface import (
     Write,
 )
 from mainstay.store.limits import require_key, require_prefix, require_range, require_revision, require_transaction
-from mainstay.store.sealer import PLAIN, Sealer
+from mainstay.store.sealer import AS_STORED, PLAIN, Sealer
 
 DEFAULT_PREFIX: Final = "/mainstay/"
 OPEN_LIMIT: Final = timedelta(seconds=3)
@@ -102,6 +102,11 @@ class EtcdStore:
         """How far we have asked etcd to compact."""
         self._watches: list[EtcdWatch] = []
         self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def sealer(self) -> Sealer:
+        """What seals values in etcd."""
+        return self._keyspace.sealer
 
     async def get(self, key: str, *, at: int | None = None) -> Entry | None:
         self._require_open()
@@ -156,7 +161,7 @@ class EtcdStore:
 
     async def commit(self, checks: Sequence[Check], writes: Sequence[Write]) -> Committed | TransactionRefused:
         self._require_open()
-        require_transaction(checks, writes)
+        require_transaction(checks, writes, may_be_sealed=self.sealer is AS_STORED)
         encode = self._keyspace.encode
         compares = [Compare(encode(check.key), check.revision) for check in checks]
         operations: list[Operation] = [
