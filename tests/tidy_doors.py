@@ -196,7 +196,7 @@ INNER_DOORS: Final = {
     # Authentication, authorization, and the certificates and tokens they rest on.
     "server/auth": (
         "authorizers cleanup_restriction credential_service handlers issuer node_authorizer node_index "
-        "node_restriction request_signer signing_point "
+        "node_restriction request_signer shared_keys signing_point "
     ),
     # Backups: all of a store at one revision in a file, and a store made from such a file.
     "server/backup": "pages unfinished",

@@ -66,6 +66,14 @@ def _limit(name: str, default: int, text: str, least: int = 1) -> Callable[[C], 
     return _setting(name, default, "N", text, click.IntRange(least))
 
 
+def _check_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    from urllib.parse import urlsplit
+
+    if value and (urlsplit(value).scheme not in ("https", "http") or not urlsplit(value).hostname):
+        raise click.BadParameter(f"{value!r} is not a URL (for example https://api.example.com:6443)")
+    return value.rstrip("/")
+
+
 @click.command()
 @click.option(
     "--data-dir",
@@ -75,10 +83,18 @@ def _limit(name: str, default: int, text: str, least: int = 1) -> Callable[[C], 
     help="Data directory, made if missing",
 )
 @_setting("--listen", "127.0.0.1:6443", "HOST:PORT", "Address to listen on; port 0 takes a free one", AddressParam())
+@click.option(
+    "--advertise-url",
+    default="",
+    metavar="URL",
+    callback=_check_url,
+    help="Address for clients, as of a load balancer",
+)
 @_setting("--store", "sqlite", "sqlite|memory|etcd=URL,…", "Storage of the objects", _StoreType())
 @etcd_options
 @click.option("--encryption-key-file", type=_FILE, multiple=True, metavar="FILE", help="Keys that seal Secrets at rest")
 @click.option("--encryption-key-command", default="", metavar="CMD", help="Program that prints these keys")
+@click.option("--replace-keys", is_flag=True, help="Use this CA and token key although other servers had others")
 @click.option("--token-file", type=_FILE, metavar="CSV", help="Users with static bearer tokens")
 @click.option("--tls-cert", type=_FILE, metavar="FILE", help="Serving certificate  [default: self-made]")
 @click.option("--tls-key", type=_FILE, metavar="FILE", help="Key of --tls-cert")
@@ -111,10 +127,12 @@ def _limit(name: str, default: int, text: str, least: int = 1) -> Callable[[C], 
 def server(
     data_dir: Path,
     listen: tuple[str, int],
+    advertise_url: str,
     store: "StoreChoice | EtcdUrls",
     etcd_files: EtcdFiles,
     encryption_key_file: tuple[Path, ...],
     encryption_key_command: str,
+    replace_keys: bool,
     token_file: Path | None,
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -163,6 +181,8 @@ def server(
         data_dir=data_dir,
         host=listen[0],
         port=listen[1],
+        advertise_url=advertise_url,
+        replaces_keys=replace_keys,
         store=_store(store, etcd_files),
         encryption=_encryption(encryption_key_file, encryption_key_command, store),
         tls=_tls(tls_cert, tls_key, client_ca, insecure),

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -42,14 +43,13 @@ from mainstay.server.auth.certificates import (
     Certificates,
     ClusterAuthority,
     ensure_certificates,
-    ensure_key,
     load_certificate,
     names_of_server,
     open_authority,
     tls_context,
 )
-from mainstay.server.auth.jwt import SigningKey
-from mainstay.server.auth.tokens import KEY_FILE
+from mainstay.server.auth.shared_keys import require_shared_keys
+from mainstay.server.auth.tokens import ensure_signing_key
 from mainstay.server.decisions.journal import JournalLimits, ServerJournal, open_journal
 from mainstay.server.decisions.otlp import NotInstalled, SpanSender
 from mainstay.server.node_proxy.agents import Connector
@@ -112,9 +112,13 @@ class ServerOptions:
     host: str
     port: int
     """0 takes any free one."""
+    advertise_url: str = ""
+    """Where clients find this server, or a load balancer in front of it. Empty: where it listens."""
     store: StoreChoice = SQLITE
     encryption: KeySource | None = None
     """Where the keys are that Secrets are sealed with at rest. None: they are not."""
+    replaces_keys: bool = False
+    """Whether the keys in the data directory are right, although other servers had others."""
     tls: Tls = OwnTls()
     tokens: Mapping[str, User] = field(default_factory=dict)
     audit_log: Path | None = None
@@ -169,7 +173,7 @@ class ServerProcess:
         self._closing = closing
         self._worker = tasks.Worker("certificates")
         host = machine.outward_address() if options.host in _ANYWHERE else options.host
-        self._names = names_of_server(host, machine.hostname())
+        self._names = names_of_server(host, machine.hostname(), urlsplit(options.advertise_url).hostname or "")
         self._http: HttpServer | None = None
         self._grace = GRACE
         self.url = ""
@@ -243,10 +247,11 @@ class ServerProcess:
             if options.host not in ("localhost", "127.0.0.1", "::1"):
                 _log.warning("serving without TLS: anyone who sees the traffic can read everything, tokens included")
             tokens |= kubeconfig.ensure_tokens(env.disk)
-        signing_key = SigningKey(await self._worker.run(ensure_key, env.disk, KEY_FILE))
+        signing_key = await self._worker.run(ensure_signing_key, env.disk)
         metrics = Metrics(env.clock, process=True)
         opening = StoreOpening(options.data_dir, env, self.health, metrics, closing)
         store = self._store = await opening.open(options.store, options.encryption)
+        await require_shared_keys(store, certificates.authority, signing_key.name, replaces=options.replaces_keys)
         authenticator = Authenticator.for_store(tokens, signing_key, store, env)
         audit = await self._open_audit(authenticator)
         watch = self.health.watch_loop()
@@ -349,7 +354,8 @@ class ServerProcess:
         self._http = http
         self._closing.push_async_callback(self._drain, http)
         address, port = http.addresses[0]
-        self.url = kubeconfig.server_url("http" if tls is None else "https", host, port)
+        listens_at = kubeconfig.server_url("http" if tls is None else "https", host, port)
+        self.url = self._options.advertise_url or listens_at
         return machine.outward_address() if address in _ANYWHERE else address, port
 
     async def _drain(self, http: HttpServer) -> None:

@@ -94,13 +94,14 @@ class Issued:
     key: bytes
 
 
-def names_of_server(listen_host: str, hostname: str) -> list[str]:
-    """What clients may call this server: where it listens, the machine, and the names and the address that it has
-    inside a cluster."""
+def names_of_server(listen_host: str, hostname: str, advertised_host: str = "") -> list[str]:
+    """What clients may call this server: where it listens, the machine, the names and the address that it has inside a
+    cluster, and that of a load balancer in front of it."""
     names = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
     names += ["kubernetes.default.svc.cluster.local", API_SERVER_ADDRESS, hostname]
     if listen_host not in _WILDCARDS:
         names.append(listen_host)
+    names.append(advertised_host)
     return list(dict.fromkeys(name for name in names if name and name.isascii()))
 
 

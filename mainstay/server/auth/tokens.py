@@ -23,7 +23,8 @@ import msgspec
 from mainstay.api import names, times
 from mainstay.api.errors import StatusError, StatusReason, bad_request, conflict, invalid, invalid_value, not_found
 from mainstay.api.kind import Object
-from mainstay.env import Env
+from mainstay.env import Disk, Env
+from mainstay.http.certificates import ensure_key
 from mainstay.server.auth.authorization import AUTHENTICATED, User
 from mainstay.server.auth.jwt import SigningKey
 from mainstay.server.storage.keyspace import CORE
@@ -50,6 +51,11 @@ _INVALIDATED: Final = "service account token has been invalidated"
 _ACCOUNT: Final = "ServiceAccount"
 _PLURALS: Final = {_ACCOUNT: "serviceaccounts", "Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 _BINDABLE: Final = ("Pod", "Secret", "Node")
+
+
+def ensure_signing_key(disk: Disk) -> SigningKey:
+    """The key in the data directory, made if there is none. Blocks. Raises `BadCertificate`, `DiskFull`."""
+    return SigningKey(ensure_key(disk, KEY_FILE))
 
 
 @dataclass(frozen=True, slots=True)
