@@ -17,6 +17,7 @@ from mainstay.journal.files import Series, parsed_name
 from mainstay.journal.former_names import describe_former, find_former
 from mainstay.journal.manifest import name_manifest
 from mainstay.journal.reader import Reader
+from mainstay.journal.segment_end import name_end
 
 _log = logging.getLogger(__name__)
 
@@ -30,8 +31,9 @@ def set_aside(disk: Disk, revision: int) -> str:
     prefix = f"former-{len(find_former(disk.names())) + 1}"
     _log.error("the journal is at revision %d, the store only at %d: %s", reached, revision, describe_former(prefix))
     for series in Series:
-        with contextlib.suppress(FileNotFoundError):
-            disk.remove(name_manifest(series))
+        for name in (name_manifest(series), name_end(series)):
+            with contextlib.suppress(FileNotFoundError):
+                disk.remove(name)
     for name in _in_order(disk.names()):
         disk.rename(name, f"{prefix}.{name}")
     return prefix

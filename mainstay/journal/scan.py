@@ -34,6 +34,7 @@ from mainstay.journal.former_names import describe_former, find_former
 from mainstay.journal.manifest import find_missing
 from mainstay.journal.name_hashes import NameHashes, hashed
 from mainstay.journal.record import LostRecord, Record, SampledRecord, decode
+from mainstay.journal.segment_end import describe_lost_end, read_end
 from mainstay.journal.segments import read_file_index
 
 NAMES_BYTES_MAX: Final = 64 * 1024 * 1024  # Of files of names that are kept: those of some eight million decisions.
@@ -288,11 +289,14 @@ class Scan:
         return _File(number, disk, name, index)
 
     def _open(self, number: int, disk: Disk, name: FileName) -> _File:
+        noted_end = read_end(disk, name.series)
         data = disk.read(str(name))
         read = self._kept.open.setdefault((number, name), _OpenFile())
         if read.end > len(data):
             read.end, read.blocks = 0, []
         contents, damages, end = read_frames(data, read.end)
+        if not damages and (lost := describe_lost_end(noted_end, name.number, end)):
+            damages.append(lost)
         for damage in damages:
             self._note(name, damage, ())
         blocks = [*read.blocks, *map(_read_block, contents)]

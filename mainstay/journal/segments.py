@@ -8,7 +8,8 @@ After a start, or a write that failed, nothing is appended to an old file: what 
 segment is begun, and the old one is closed with what is whole in it. A record whose append failed may therefore be
 there all the same, and twice if it is appended again. An open segment that others have removed is noticed before the
 next append, and by `find_problem`: what it held is lost, and a new one is begun. A segment that was removed while no
-process wrote the series is noticed when it is opened, by the manifest (manifest.py).
+process wrote the series is noticed when it is opened, by the manifest (manifest.py), and so is the end of the one that
+was being written (segment_end.py).
 
 With a `ClosingHelper` a large segment is closed in the background: its open form stays until a later call finds that
 the closed one has been computed. At most `UNCLOSED_MAX` wait for that.
@@ -50,6 +51,7 @@ from mainstay.journal.files import (
 )
 from mainstay.journal.manifest import read_manifest, write_manifest
 from mainstay.journal.record import joined
+from mainstay.journal.segment_end import SegmentEnd, SegmentEndFile, describe_lost_end, read_end
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +103,10 @@ class Segments:
         """Segments that are not written any more, and not closed yet."""
         self.closed: dict[int, FileIndex] = {}
         self._missing: set[int] = set()
-        """Segments that should be there and are not. They stay in the manifest until all that is older is forgotten."""
+        """Segments that should be there and are not. They stay in the manifest until a later one is forgotten."""
+        self._end = SegmentEndFile(disk, series)
+        self._found_end: SegmentEnd | None = None
+        """Where the series ended when it was opened."""
         self._removed, self._removed_at = "", 0
         """Which segment others have removed last, and when that was noticed."""
 
@@ -131,6 +136,7 @@ class Segments:
                 # What a reader finds in it must still be there after the next power cut.
                 self._disk.sync(str(name))
                 self._unclosed.append(name.number)
+        self._found_end = read_end(self._disk, self._series)
         expected = read_manifest(self._disk, self._series)
         self._missing = set(expected).difference(self.closed, self._unclosed)
         self._number = max([self._number, *expected])
@@ -166,6 +172,7 @@ class Segments:
             raise
         is_new = not self._size
         self._size += len(data)
+        self._end.write(SegmentEnd(self._number, self._size))
         if is_new:
             self._write_manifest()
         if self._size >= self._limits.segment_bytes:
@@ -205,14 +212,13 @@ class Segments:
         for number in gone:
             del self.closed[number]
         if gone:
+            self._missing = {number for number in self._missing if number > max(gone)}
             self._write_manifest()
         for number in gone:
             remove_all(self._disk, self._series, number)
 
     def _write_manifest(self) -> None:
         there = {*self.closed, *self._unclosed, *([self._number] if self._size else [])}
-        oldest = min(there, default=0)
-        self._missing = {number for number in self._missing if number > oldest}
         write_manifest(self._disk, self._series, there | self._missing)
 
     def _name(self, number: int, suffix: Suffix) -> str:
@@ -272,19 +278,30 @@ class Segments:
                 self._helped = number, helper.start(self._series, number, content)
         if helper is not None and self._helped is not None and not self._helped[1].is_there:
             return False
-        form = self._build_closed(number, open_name)
+        form, lost_end = self._build_closed(number, open_name), self._find_lost_end(number, open_name)
         if form is not None:
+            if lost_end:
+                damages = (*form.file_index.damages, lost_end)
+                form = form._replace(file_index=msgspec.structs.replace(form.file_index, damages=damages))
             for damage in form.file_index.damages:
                 _log.warning("%s: %s; what can be read is kept", open_name, damage)
             write_closed(
                 self._disk, FileName(self._series, number, Suffix.CLOSED), form.data, form.file_index, form.names
             )
             self.closed[number] = form.file_index
+        elif lost_end:
+            self._missing.add(number)  # Nothing is left of it.
         else:
             write_manifest(self._disk, self._series, set(read_manifest(self._disk, self._series)).difference([number]))
         self._disk.remove(open_name)
         self._helped = None
         return True
+
+    def _find_lost_end(self, number: int, open_name: str) -> str:
+        """What cannot be read any more, though it was there when the process before this one ended."""
+        if self._found_end is None or self._found_end.number != number:
+            return ""
+        return describe_lost_end(self._found_end, number, read_frames(self._disk.read(open_name)).end)
 
     def _build_closed(self, number: int, open_name: str) -> ClosedSegment | None:
         if self._helped is not None and self._helped[0] == number and self._helped[1].is_there:

@@ -100,3 +100,33 @@ async def test_all_closed_files_are_read_after_a_start(damage):
     assert found[1].startswith(f"{names[1]}: ")
     assert len(found) == 2
     assert Reader(disk).recorded()
+
+
+@pytest.mark.parametrize("kept", [0, 10, 60, -1])
+def test_the_end_of_an_open_segment_that_is_gone_is_named_by_readers_and_by_the_next_start(kept):
+    disk = a_disk()
+    write(opened(disk, 10**9), 1, 5)
+    disk.close()
+    (name,) = files(disk, Suffix.OPEN)
+    disk.put(name, disk.copy(name)[:kept])
+
+    (before,) = Scan([disk]).damages
+    write(opened(disk, 10**9), 6, 9)
+    (after,) = Scan([disk]).damages
+
+    assert (before.file, after.file) == (name, name.replace(".open", ".zst"))
+    assert "bytes cannot be read" in before.what
+    assert "bytes cannot be read" in after.what or "is missing" in after.what
+
+
+def test_an_end_that_was_cut_off_by_a_crash_is_no_damage():
+    disk = a_disk()
+    segments = opened(disk, 10**9)
+    write(segments, 1, 5)
+    (name,) = files(disk, Suffix.OPEN)
+    disk.append(name, b"half a frame")
+    disk.close()
+
+    assert Scan([disk]).damages == ()
+    opened(disk, 10**9)
+    assert Scan([disk]).damages == ()
