@@ -141,8 +141,8 @@ DOORS: Final = {
     "sim/strategies": "table",
     # Revisions over bytes. Knows nothing of pods.
     "store": (
-        "backup_format disk_log epoch_jump errors interface local local_watch log salvage sealer sqlite_image "
-        "sqlite_log "
+        "backup_format disk_log epoch_jump errors high_water interface local local_watch log salvage sealer "
+        "sqlite_image sqlite_log "
     ),
     # A store over etcd: any number of processes share one history.
     "store/etcd": "access store",

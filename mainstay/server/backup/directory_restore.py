@@ -7,9 +7,10 @@
 
 Wherever that is cut short, the directory is as before, or a server refuses it; to run the restore again finishes it.
 
-The new store has the entries as they were, with their revisions, and goes on far ahead of them (store/epoch_jump.py).
-That is not before the present time in milliseconds: so also the second restore of one backup gives no revision again
-that the first one gave, unless clocks went back or the store took more than a thousand writes a second all the time.
+The new store has the entries as they were, with their revisions, and goes on far ahead of them and of the store that it
+replaces (store/epoch_jump.py). That is not before the present time in milliseconds: so also the second restore of one
+backup, elsewhere, gives no revision again that the first one gave, unless clocks went back or the store took more than
+a thousand writes a second all the time.
 """
 
 from collections.abc import Sequence
@@ -25,10 +26,11 @@ from mainstay.server.backup.unfinished import MARKER
 from mainstay.store import open_sqlite
 from mainstay.store.backup_format import BackupFile
 from mainstay.store.epoch_jump import JUMP, build_rows, jump_after
-from mainstay.store.errors import StoreError
+from mainstay.store.errors import Corrupt, StoreError
+from mainstay.store.high_water import HighWaterFile
 from mainstay.store.interface import Entry
 from mainstay.store.sealer import AS_STORED
-from mainstay.store.sqlite_log import SqliteLog
+from mainstay.store.sqlite_log import MARK, SqliteLog
 
 SERVER_LOCK: Final = "server.lock"
 BUILDING: Final = "store.restoring"
@@ -61,7 +63,8 @@ async def _restore_directory(contents: BackupContents, disk: SystemDisk, clock: 
         raise BackupRefused(
             f"{disk.root} has a {present[0]} already: restore into an empty directory, or move it aside with --replace"
         )
-    revision = find_next_revision(contents.facts.head.revision, clock)
+    highest = max(contents.facts.head.revision, _read_high_water(disk.root / STORE))
+    revision = find_next_revision(highest, clock)
     await _build_store(select_entries(contents.entries), disk.root / BUILDING, revision)
     if MARKER not in disk.names():
         disk.append(MARKER, b"A restore of this directory is not finished. Run it again.\n")
@@ -71,6 +74,20 @@ async def _restore_directory(contents: BackupContents, disk: SystemDisk, clock: 
     keys, moved_keys = _restore_keys(contents.files, disk, may_replace=may_replace)
     disk.remove(MARKER)
     return Restored(contents.facts, revision, (*moved, *moved_keys), keys)
+
+
+def _read_high_water(store: Path) -> int:
+    """The newest revision that the store acknowledged which is replaced, if that can still be told."""
+    if not is_directory(store):
+        return 0
+    disk = SystemDisk(store)
+    try:
+        mark = HighWaterFile(disk, MARK).read()
+    except Corrupt:
+        return 0
+    finally:
+        disk.close()
+    return 0 if mark is None else mark.revision
 
 
 def find_next_revision(highest: int, clock: Clock) -> int:

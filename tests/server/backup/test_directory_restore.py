@@ -14,6 +14,7 @@ from mainstay.server.backup.errors import BackupRefused
 from mainstay.server.backup.unfinished import MARKER
 from mainstay.server.process import ServerCannotStart, ServerOptions, ServerProcess
 from mainstay.store import open_memory, open_sqlite
+from mainstay.store.epoch_jump import JUMP
 from mainstay.store.errors import Compacted
 from mainstay.store.interface import Put
 from tests.server.backup.stores import KEYS, a_backup, all_entries, an_object, without_epochs, write_objects
@@ -64,6 +65,19 @@ async def test_the_second_restore_of_a_backup_gives_no_revision_again(tmp_path: 
     third = await restore(contents, tmp_path / "one", replaces=True)
 
     assert first.revision < second.revision < third.revision
+
+
+async def test_the_next_revision_is_ahead_of_the_store_that_is_replaced_whatever_the_clock_says(tmp_path: Path):
+    contents = await a_cluster(tmp_path)
+    ahead = await restore(contents, tmp_path / "data")
+    store = await open_sqlite(tmp_path / "data" / "store")
+    for n in range(20):
+        await store.commit([], [Put("a", b"%d" % n)])
+    await store.close()
+
+    again = await restore(contents, tmp_path / "data", replaces=True)  # At the same time, by this clock.
+
+    assert again.revision == ahead.revision + 20 + JUMP
 
 
 async def test_what_is_there_is_replaced_only_if_asked_for_and_is_never_deleted(tmp_path: Path):
