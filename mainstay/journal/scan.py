@@ -51,10 +51,14 @@ class Damage:
     """The revisions that were in it, as far as known."""
     is_absent: bool = False
     """It is not there, or was set aside: `what` says all about it."""
+    is_server: bool = False
+    """It is no file, but an API server that did not answer."""
 
     def __str__(self) -> str:
         if self.is_absent:
             return self.what
+        if self.is_server:
+            return f"incomplete: the server {self.file} did not answer: {self.what}"
         return (
             f"{self.file} is damaged: {self.what}. Everything else can still be read. "
             "Put a good copy of the file in its place, if there is one, and remove its .index; otherwise leave it"

@@ -46,6 +46,8 @@ COMPRESSED: Final = f"{RECORDS}+zstd"
 """The same, compressed. By its type and not as an encoding, of which many a client and proxy has its own idea."""
 OFF: Final = "JournalOff"
 """The reason of the answer of a server that keeps no journal."""
+INCOMPLETE: Final = "JournalIncomplete"
+"""The reason of the answer of a server that would have to ask another one, which does not answer."""
 
 _COMPRESSED_FROM: Final = 1024  # Bytes. Less is not worth it.
 _PLAIN_BYTES_MAX: Final = 1024 * 1024 * 1024  # Of an answer that was compressed.

@@ -43,6 +43,7 @@ from mainstay.server.auth.certificates import (
     Certificates,
     ClusterAuthority,
     ensure_certificates,
+    find_digest,
     load_certificate,
     names_of_server,
     open_authority,
@@ -273,10 +274,10 @@ class ServerProcess:
             await self._send_spans(store, journal, metrics)
         host, port = await self._listen(api.answer, tls)
         api.credentials.end_connections_by(self._end_connections)
-        await api.advertise(host, port, self.url)
+        await api.advertise(host, port, self.url, self._find_digest(certificates), kubeconfig.find_token(tokens))
         api.publish_state(f"{host}-{port}")
         await self._worker.run(self._write_kubeconfigs, certificates)
-        renewing = vital.spawn(self._renew(tls, connector), name="certificates")
+        renewing = vital.spawn(self._renew(tls, connector, api), name="certificates")
         closing.push_async_callback(tasks.stop, renewing)
 
     async def _open_authority(self, certificates: Certificates) -> ClusterAuthority:
@@ -299,6 +300,16 @@ class ServerProcess:
                 return tls_context(certificate, key, certificates.authority + _client_authority(given))
             case NoTls():
                 return None
+
+    def _find_digest(self, certificates: Certificates) -> str:
+        """Of the certificate that this server shows. Empty without TLS."""
+        match self._options.tls:
+            case OwnTls():
+                return find_digest(certificates.server)
+            case GivenTls(certificate, _, _):
+                return find_digest(_read(certificate))
+            case NoTls():
+                return ""
 
     async def _open_audit(self, authenticator: Authenticator) -> Audit | None:
         path = self._options.audit_log
@@ -378,7 +389,7 @@ class ServerProcess:
             case NoTls():
                 return b""
 
-    async def _renew(self, tls: ssl.SSLContext | None, connector: Connector) -> None:
+    async def _renew(self, tls: ssl.SSLContext | None, connector: Connector, api: Api) -> None:
         """Take up new certificates without a restart: our own before they expire, given ones when they were changed."""
         while True:
             await tasks.sleep(CERTIFICATES_LOOKED_AT_EVERY)
@@ -394,6 +405,7 @@ class ServerProcess:
                         load_certificate(tls, directory / "server.crt", directory / "server.key")
                     case GivenTls(certificate, key, _):
                         load_certificate(tls, certificate, key)
+                api.show_certificate(self._find_digest(certificates))
                 await self._worker.run(self._write_kubeconfigs, certificates)
             except (BadCertificate, ServerCannotStart, DiskFull, OSError) as error:
                 _log.error("cannot renew certificates; keeping the present ones: %s", error)

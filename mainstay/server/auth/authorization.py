@@ -14,6 +14,8 @@ from mainstay.api.errors import StatusError, StatusReason, object_details, quali
 from mainstay.api.system_users import find_node
 from mainstay.server.request.target import RequestTarget, Verb
 
+SERVERS: Final = "system:mainstay:servers"
+"""The group of API servers, as agents and their peers know them."""
 MASTERS: Final = "system:masters"
 NODES: Final = "system:nodes"
 BOOTSTRAPPERS: Final = "system:bootstrappers"

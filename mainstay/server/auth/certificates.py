@@ -32,6 +32,7 @@ from mainstay.http.certificates import (
     BadCertificate,
     alternatives,
     build_subject_name,
+    compute_fingerprint,
     ensure_key,
     key_pem,
     load_certificate,
@@ -42,7 +43,7 @@ from mainstay.http.certificates import (
     usage,
     write_whole,
 )
-from mainstay.server.auth.authorization import User
+from mainstay.server.auth.authorization import SERVERS, User
 from mainstay.server.auth.request_signer import AuthoritySigner, ClusterAuthority
 from mainstay.server.services.addresses import API_SERVER_ADDRESS
 
@@ -58,6 +59,7 @@ __all__ = [
     "Issued",
     "ensure_certificates",
     "ensure_key",
+    "find_digest",
     "issue_client",
     "load_certificate",
     "names_of_server",
@@ -65,9 +67,6 @@ __all__ = [
     "tls_context",
     "write_whole",
 ]
-
-SERVERS: Final = "system:mainstay:servers"
-"""The group of API servers, as agents know them."""
 
 AUTHORITY_VALID: Final = timedelta(days=3650)
 VALID: Final = timedelta(days=365)
@@ -117,6 +116,15 @@ def ensure_certificates(disk: Disk, clock: Clock, names: Sequence[str]) -> Certi
         agents=pem(agents),
         agents_key=disk.read("agents.key"),
     )
+
+
+def find_digest(certificate: bytes) -> str:
+    """How others know the first certificate of a PEM file. Raises `BadCertificate`."""
+    try:
+        found = x509.load_pem_x509_certificate(certificate)
+    except ValueError:
+        raise BadCertificate("the serving certificate is not in PEM format") from None
+    return compute_fingerprint(found.public_bytes(serialization.Encoding.DER))
 
 
 def issue_client(disk: Disk, clock: Clock, user: User, found: tuple[bytes, bytes] | None = None) -> Issued:

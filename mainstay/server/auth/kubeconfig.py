@@ -10,6 +10,7 @@ import binascii
 import json
 import re
 from base64 import b64decode, b64encode, urlsafe_b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -125,6 +126,11 @@ def _write(disk: Disk, name: str, found: bytes, wanted: str) -> bool:
 def ensure_tokens(disk: Disk) -> dict[str, User]:
     """What these clients show where there is no TLS and hence no certificate. Made once. Blocks."""
     return {_ensure_token(disk, stem): user for stem, user in FILES.items()}
+
+
+def find_token(tokens: Mapping[str, User]) -> str:
+    """The administrator's, among these: how servers without TLS, which share these files, know each other."""
+    return next((token for token, user in tokens.items() if user == ADMINISTRATOR), "")
 
 
 def _ensure_token(disk: Disk, stem: str) -> str:

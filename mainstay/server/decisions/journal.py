@@ -14,16 +14,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from mainstay.api.errors import StatusError
 from mainstay.env import Clock, Disk, SystemDisk, tasks, vital
 from mainstay.env.health import find_current
+from mainstay.journal import wire
 from mainstay.journal.closed_segment import ClosingHelper
 from mainstay.journal.decisions import DecisionRecorder
-from mainstay.journal.errors import JournalError
+from mainstay.journal.errors import JournalError, JournalUnreachable
 from mainstay.journal.file_check import check_journal
 from mainstay.journal.former_epoch import set_aside
 from mainstay.journal.former_names import describe_former, find_former
 from mainstay.journal.history import HistoryRecorder
 from mainstay.journal.interface import Journal
+from mainstay.journal.joint_journal import JointJournal
 from mainstay.journal.local_journal import LocalJournal
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.reader import Reader
@@ -33,6 +36,7 @@ from mainstay.server.decisions.counts import DecisionCounts
 from mainstay.server.decisions.feed import DecisionFeed
 from mainstay.server.decisions.history_source import StoreHistory
 from mainstay.server.decisions.objects import rendered
+from mainstay.server.decisions.peers import PeerJournals
 from mainstay.server.decisions.refusals import Refusals
 from mainstay.server.decisions.write_notes import WriteNotes
 from mainstay.server.request.metrics import Metrics
@@ -53,6 +57,12 @@ class JournalLimits:
     """On disk, of each of the two."""
 
 
+def unreachable(error: JournalUnreachable) -> StatusError:
+    """What a client hears if only another server can know, and that one does not answer."""
+    # Not 5xx: this server is well, and clients must not turn away from it.
+    return StatusError(424, wire.INCOMPLETE, str(error), {})
+
+
 class ServerJournal:
     """What the rest of the server knows of its journal."""
 
@@ -64,13 +74,20 @@ class ServerJournal:
         catch_up: Callable[[], Awaitable[None]],
         build: str = "",
     ) -> None:
+        self.local = journal
+        """What this server has collected itself."""
         self.journal = journal
+        """What is asked: also what its peers have collected, when they are known (`join`)."""
         self.counts = DecisionCounts()
         self.feed = DecisionFeed(clock, rendered)
         self.collector = Collector(keeper, self.feed, self.counts)
         self.refusals = Refusals(self.collector, self.counts, clock, build)
         self.notes = WriteNotes(self.collector, self.refusals, clock)
         self._catch_up = catch_up
+
+    def join(self, peers: PeerJournals) -> None:
+        """Answer from now on for all servers."""
+        self.journal = JointJournal(peers.find_members)
 
     async def catch_up(self) -> None:
         """Wait until what has happened so far can be asked about; but not for long."""

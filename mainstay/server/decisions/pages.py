@@ -10,12 +10,15 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from mainstay.api.errors import StatusError, StatusReason, bad_request
+from mainstay.api.headers import PEER
 from mainstay.env import tasks
 from mainstay.http.messages import Answer, Request, Response
 from mainstay.journal import wire
+from mainstay.journal.errors import JournalUnreachable
+from mainstay.journal.interface import Journal
 from mainstay.journal.record import DecisionRecord, Ending, Outcome, RecordedMemory, Subject
 from mainstay.server.auth.authorization import Authorizers, agent_in
-from mainstay.server.decisions.journal import ServerJournal
+from mainstay.server.decisions.journal import ServerJournal, unreachable
 from mainstay.server.request.context import ApiCall
 from mainstay.server.request.router import find_page_access
 from mainstay.server.request.target import method_not_allowed
@@ -76,20 +79,28 @@ class JournalPages:
             raise StatusError(429, StatusReason.TOO_MANY_REQUESTS, text, retry_after_s=1)
         self._asked += 1
         try:
-            make = await self._asked_for(journal, page, parse_qsl(request.query, keep_blank_values=True))
+            query = parse_qsl(request.query, keep_blank_values=True)
+            if request.headers.get(PEER) is None:
+                make = await self._asked_for(journal.journal, journal.catch_up, page, query)
+            else:  # Another server asks each for its own part, and is owed all that has come so far.
+                await journal.catch_up()
+                make = await self._asked_for(journal.local, journal.catch_up, page, query)
         except wire.BadPage as error:
             raise bad_request(str(error)) from None
+        except JournalUnreachable as error:
+            raise unreachable(error) from None
         finally:
             self._asked -= 1
         body, content_type = await self._worker.run(_made, make, request.headers.get("accept"))
         return Response(200, body, content_type, (_NO_CACHE,))
 
-    async def _asked_for(self, served: ServerJournal, page: str, query: list[tuple[str, str]]) -> Callable[[], bytes]:
-        """What makes the page. Raises `BadPage`, `StatusError`."""
-        journal = served.journal
+    async def _asked_for(
+        self, journal: Journal, catch_up: Callable[[], Awaitable[None]], page: str, query: list[tuple[str, str]]
+    ) -> Callable[[], bytes]:
+        """What makes the page. Raises `BadPage`, `StatusError`, `JournalUnreachable`."""
         match page:
             case "extent":
-                await served.catch_up()
+                await catch_up()
                 extent = await journal.extent()
                 return lambda: wire.extent_page(extent)
             case "state":

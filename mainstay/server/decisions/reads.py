@@ -27,9 +27,10 @@ from mainstay.api.kinds import BUILTIN
 from mainstay.api.kinds.decisions import DECISION, NAMESPACE
 from mainstay.env import Clock
 from mainstay.journal import wire
+from mainstay.journal.errors import JournalUnreachable
 from mainstay.journal.record import DecisionRecord, moment
 from mainstay.server.auth.authorization import Authorizer, User
-from mainstay.server.decisions.journal import ServerJournal
+from mainstay.server.decisions.journal import ServerJournal, unreachable
 from mainstay.server.decisions.objects import KIND_BY_TEXT, TEXTS_BY_KIND, find_namespace, rendered
 from mainstay.server.decisions.redaction import MayGet, find_rights, redacted
 from mainstay.server.request.representation import ResponseForm
@@ -114,7 +115,10 @@ class SeenDecisions:
     async def get(self, kind: Kind, namespace: str, name: str, options: Options) -> Entry:
         """Raises `StatusError` (404), also if it is one that the reader may not see."""
         await self._journal.catch_up()
-        record = await self._journal.journal.decision(name)
+        try:
+            record = await self._journal.journal.decision(name)
+        except JournalUnreachable as error:
+            raise unreachable(error) from None
         entry = None if record is None or find_namespace(record) != namespace else self._entry(record)
         if entry is None:
             raise not_found(kind.plural, kind.group, name)
@@ -127,7 +131,8 @@ class SeenDecisions:
         await self._journal.catch_up()
         entries: list[Entry] = []
         warnings: tuple[str, ...] = ()
-        async for record in _selected(self._journal, selection, wanted + 1):
+        silent: dict[str, None] = {}
+        async for record in _selected(self._journal, selection, wanted + 1, silent):
             if record is None:
                 warnings = (f"only the latest {LOOKED_AT_MAX} decisions were looked at: select by object to see older",)
             elif len(entries) >= wanted:
@@ -135,7 +140,7 @@ class SeenDecisions:
                 break
             elif (entry := self._entry(record)) is not None:
                 entries.append(entry)
-        return Listed(entries, {"resourceVersion": str(revision)}, warnings)
+        return Listed(entries, {"resourceVersion": str(revision)}, (*warnings, *silent))
 
     def _entry(self, record: DecisionRecord) -> Entry | None:
         entry = rendered(record, record.at)
@@ -155,7 +160,7 @@ class _Latest:
         revision = self._journal.feed.revision
         await self._journal.catch_up()
         selection = Selection(DECISION, prefix, "", "", None)
-        records = [each async for each in _selected(self._journal, selection, LISTED) if each is not None]
+        records = [each async for each in _selected(self._journal, selection, LISTED, {}) if each is not None]
         return RangePage([rendered(each, each.at) for each in reversed(records)], revision, 0)
 
 
@@ -164,8 +169,11 @@ def _shown(may_get: MayGet, entry: Entry) -> Entry | None:
     return None if found is None else Entry(entry.key, stored(found), entry.created, entry.revision, entry.version)
 
 
-async def _selected(served: ServerJournal, selection: Selection, wanted: int) -> AsyncIterator[DecisionRecord | None]:
-    """What is selected, newest first; None in the end if there may be more that was not looked at."""
+async def _selected(
+    served: ServerJournal, selection: Selection, wanted: int, silent: dict[str, None]
+) -> AsyncIterator[DecisionRecord | None]:
+    """What is selected, newest first; None in the end if there may be more that was not looked at. Notes which servers
+    gave no answer. Raises `StatusError` (424) if only such a one can know."""
     if selection.label_text.strip() and not labels.parse(selection.label_text).matches({}):
         return  # They have no labels.
     selector = fields.parse(selection.field_text) if selection.field_text.strip() else fields.EVERYTHING
@@ -173,7 +181,10 @@ async def _selected(served: ServerJournal, selection: Selection, wanted: int) ->
     namespace, _, name = place.partition("/")
     name = name or selector.required_value("metadata.name") or ""
     if name:
-        record = await served.journal.decision(name)
+        try:
+            record = await served.journal.decision(name)
+        except JournalUnreachable as error:
+            raise unreachable(error) from None
         if record is not None and _is_in(record, namespace) and selector.matches(partial(_field, record)):
             yield record
         return
@@ -183,6 +194,7 @@ async def _selected(served: ServerJournal, selection: Selection, wanted: int) ->
     before: datetime | None = None
     while len(looked_at) < LOOKED_AT_MAX:
         page = await served.journal.decisions(**asked, before=before, limit=at_once)
+        silent.update((str(each), None) for each in page.damages if each.is_server)
         new = [each for each in reversed(page.records) if each.id not in looked_at]
         for record in new:
             looked_at.add(record.id)

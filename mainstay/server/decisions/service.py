@@ -3,16 +3,21 @@
 A server without a journal has all of it too: then there is nothing to read, and clients are told so.
 """
 
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+
 from mainstay.api.kinds.decisions import DECISION
 from mainstay.env import Env
 from mainstay.http.messages import Answer
 from mainstay.server.auth.authorization import Authorizers
 from mainstay.server.decisions.journal import ServerJournal
 from mainstay.server.decisions.pages import JournalPages
+from mainstay.server.decisions.peers import PeerJournals
 from mainstay.server.decisions.reads import DecisionReads, decision_selection
 from mainstay.server.decisions.sampling_rules import SamplingRules
 from mainstay.server.request.handlers import Handler, HandlerTable, ResourceCall
 from mainstay.server.request.target import Verb
+from mainstay.server.services.api_service import ServerEndpoint
 from mainstay.server.storage.read_handlers import ReadHandlers, answer_watch
 from mainstay.server.watch.feed import Feed
 from mainstay.store.interface import Store
@@ -22,6 +27,7 @@ class DecisionService:
     def __init__(
         self, journal: ServerJournal | None, store: Store, feed: Feed, env: Env, authorizers: Authorizers
     ) -> None:
+        self._journal = journal
         self.pages = JournalPages(journal, authorizers)
         self.notes = None if journal is None else journal.notes
         self.refusals = None if journal is None else journal.refusals
@@ -32,6 +38,16 @@ class DecisionService:
     async def start(self) -> None:
         if self._sampling is not None:
             await self._sampling.start()
+
+    def join(
+        self,
+        find_peers: Callable[[], Awaitable[Sequence[ServerEndpoint]]],
+        tls: Callable[[], ssl.SSLContext | None],
+        token: str,
+    ) -> None:
+        """Answer from now on for all servers. See `PeerJournals`."""
+        if self._journal is not None:
+            self._journal.join(PeerJournals(self._journal.local, find_peers, tls, token))
 
     async def stop(self) -> None:
         if self._sampling is not None:

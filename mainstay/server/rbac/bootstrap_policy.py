@@ -18,6 +18,7 @@ from mainstay.server.auth.authorization import (
     MASTERS,
     MONITORING,
     NODES,
+    SERVERS,
     UNAUTHENTICATED,
 )
 from mainstay.server.rbac.rules import PolicyRule
@@ -392,6 +393,7 @@ def _list_bindings() -> tuple[BootstrapBinding, ...]:
         bind("system:node"),
         bind("system:mainstay:node-routes", groups=(NODES,)),
         bind("system:node-bootstrapper", groups=(BOOTSTRAPPERS,)),
+        bind("system:mainstay:journal-reader", groups=(SERVERS,)),
         bind("system:mainstay:component", users=(_SCHEDULER, _CONTROLLERS)),
         bind(_SCHEDULER, users=(_SCHEDULER,)),
         bind(_CONTROLLERS, users=(_CONTROLLERS,)),

@@ -79,6 +79,7 @@ class Api:
         PlacementHandlers(store, placement, objects.writes, bodies, env.clock).add_to(handlers)
         restriction = NodeRestriction(store, access.nodes.bindings.index)
         AuthHandlers(authenticator, authorizers, restriction, bodies, env.clock).add_to(handlers)
+        self._connector = connector
         NodeProxyHandlers(store, self.registry, connector, env.clock).add_to(handlers)
         observer = build_pipeline(store, env, authenticator, access, self.registry, handlers, self._decisions, options)
         observer.metrics.watched(self.feed.tallies)
@@ -126,14 +127,23 @@ class Api:
         objects.start_sweeper()
         self._placement.start()
 
-    async def advertise(self, host: str, port: int, url: str) -> None:
-        """Let others find this server, which listens at this address: keep the Service `kubernetes`."""
+    async def advertise(self, host: str, port: int, url: str, digest: str = "", token: str = "") -> None:
+        """Let others find this server, which listens at this address and shows the certificate of this digest: keep the
+        Service `kubernetes`, and ask its peers what they have collected. Without TLS, peers know it by the token."""
         if self._authenticator.discovery is not None:
             self._authenticator.discovery.url = url
-        endpoint = ServerEndpoint(host, port)
-        self._service = ApiService(self._objects.store, self._objects.writes, self.registry, self._clock, endpoint)
-        await self._service.start()
+        endpoint = ServerEndpoint(host, port, digest)
+        service = ApiService(self._objects.store, self._objects.writes, self.registry, self._clock, endpoint)
+        self._service = service
+        await service.start()
+        if self._objects.store.local is None:
+            self._decisions.join(service.find_peers, lambda: self._connector.tls, token)
         await self.credentials.publish(self._objects.writes, self.registry.require(CONFIG_MAPS), url)
+
+    def show_certificate(self, digest: str) -> None:
+        """Let peers know that this server shows another certificate from now on."""
+        if self._service is not None:
+            self._service.show(digest)
 
     def publish_state(self, name: str) -> None:
         """Keep a ComponentState of this server, under a name that no other one has."""

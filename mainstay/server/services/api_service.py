@@ -62,6 +62,8 @@ class ServerEndpoint(msgspec.Struct, frozen=True, order=True):
     host: str
     """An address, not a name."""
     port: int
+    digest: str = ""
+    """Of the certificate that it shows, as its peers know it. Empty: it has none."""
 
 
 class ApiService:
@@ -100,6 +102,16 @@ class ApiService:
                 if living:
                     await self._reconcile(living)
 
+    def show(self, digest: str) -> None:
+        """From now on this server shows another certificate: its peers hear of it with the next renewal."""
+        self._own = ServerEndpoint(self._own.host, self._own.port, digest)
+
+    async def find_peers(self) -> list[ServerEndpoint]:
+        """The other servers that are alive. Raises `StoreError`."""
+        if not self._is_shared:
+            return []
+        return [each for each in await self._find_living() if each != self._own]
+
     async def _run(self) -> None:
         while True:
             await tasks.sleep(RECONCILE_EVERY)
@@ -127,7 +139,7 @@ class ApiService:
 
     async def _renew(self) -> None:
         self._renewals += 1
-        value = {"host": self._own.host, "port": self._own.port, "renewals": self._renewals}
+        value = {**msgspec.to_builtins(self._own), "renewals": self._renewals}
         await self._store.commit((), (Put(self._lease_key, msgspec.json.encode(value)),))
 
     async def _find_living(self) -> list[ServerEndpoint]:

@@ -16,6 +16,7 @@ from mainstay.journal import wire
 from mainstay.journal.answers import Changes, Decisions, Extent, StateAnswer, StoredVersion, WritesAnswer
 from mainstay.journal.coverage import Gap, GapReason
 from mainstay.journal.errors import JournalUnreachable
+from mainstay.journal.joint_journal import JointJournal, JournalMember
 from mainstay.journal.record import (
     ChangeRecord,
     LostRecord,
@@ -183,14 +184,19 @@ async def test_two_servers_are_asked_together_and_a_dead_one_is_told_of(sim: Sim
             assert world.journal is not None
             world.journal.decided(a_decision())
             await client.create(CONFIG_MAPS, a_configmap("one"))
-            journal = RemoteJournal(dead, client)
+            members = [JournalMember("dead", RemoteJournal(dead)), JournalMember("alive", RemoteJournal(client))]
+
+            async def find_members() -> list[JournalMember]:
+                return members
+
+            journal = JointJournal(find_members)
 
             extent = await journal.extent()
             decisions = await journal.decisions()
             changes = await journal.changes(kind="configmaps")
 
     assert (extent.reached > 0, [each.id for each in decisions.records]) == (True, ["replicasets-1"])
-    assert (decisions.is_complete, decisions.damages[0].file) == (False, "http://dead:6443")
+    assert (decisions.is_complete, decisions.damages[0].file) == (False, "dead")
     assert len(changes.records) == 1
     await world.stop()
 
