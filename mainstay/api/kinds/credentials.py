@@ -37,25 +37,49 @@ class CredentialSpec(msgspec.Struct, rename="camel", forbid_unknown_fields=True,
     reason: str = ""
 
 
+class IssuedCertificate(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
+    """An item of `status.certificates` of a Credential."""
+
+    serial_number: str
+    key: str
+    """The digest of its public key."""
+    not_before: str
+    not_after: str
+    request: str = ""
+    """The CertificateSigningRequest that it answers."""
+    token: str = ""
+    """The id of the bootstrap token that asked for it, if one did."""
+
+
+class _Status(msgspec.Struct, forbid_unknown_fields=True):
+    certificates: tuple[IssuedCertificate, ...] | None = None
+
+
 def normalize_serial(text: str) -> str:
     """A serial number as a Credential has it: hexadecimal, in lower case, without colons and leading zeros."""
     return text.replace(":", "").lower().lstrip("0")
 
 
 def _default(new: Object) -> None:
-    spec = child(new, "spec")
-    serials: Any = spec.get("revokedSerialNumbers")
+    spec: Any = child(new, "spec")
+    serials = spec.get("revokedSerialNumbers") if isinstance(spec, dict) else None
     if isinstance(serials, list):
         spec["revokedSerialNumbers"] = [normalize_serial(each) if isinstance(each, str) else each for each in serials]
 
 
 def _validate(new: Object, old: Object | None) -> Sequence[StatusCause]:
     try:
+        status = msgspec.convert(new.get("status") or {}, _Status)
+    except msgspec.ValidationError as error:
+        return [_explain("status", error)]
+    try:
         spec = msgspec.convert(new["spec"], CredentialSpec)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).partition(" - at `$")
-        return [StatusCause(CauseType.INVALID, "spec" + place.removesuffix("`"), f"Invalid value: {what}")]
+        return [_explain("spec", error)]
     causes: list[StatusCause] = []
+    for number, issued in enumerate(status.certificates or ()):
+        for field, text in (("notBefore", issued.not_before), ("notAfter", issued.not_after)):
+            _check_time(text, f"status.certificates[{number}].{field}", causes)
     if len(spec.reason) > REASON_LENGTH_MAX:
         causes.append(too_long("spec.reason", f"may not be more than {REASON_LENGTH_MAX} characters"))
     if len(spec.revoked_serial_numbers) > SERIALS_MAX:
@@ -66,13 +90,22 @@ def _validate(new: Object, old: Object | None) -> Sequence[StatusCause]:
             text = "must be a serial number in hexadecimal, at most 40 digits"
             causes.append(invalid_value(f"spec.revokedSerialNumbers[{number}]", serial, text))
     if spec.revoked_before:
-        try:
-            parse_time(spec.revoked_before)
-        except ValueError as problem:
-            causes.append(invalid_value("spec.revokedBefore", spec.revoked_before, str(problem)))
-    if old is not None:
+        _check_time(spec.revoked_before, "spec.revokedBefore", causes)
+    if old is not None and not causes:
         causes += _find_taken_back(spec, old.get("spec") or {})
     return causes
+
+
+def _check_time(text: str, path: str, causes: list[StatusCause]) -> None:
+    try:
+        parse_time(text)
+    except ValueError as problem:
+        causes.append(invalid_value(path, text, str(problem)))
+
+
+def _explain(part: str, error: msgspec.ValidationError) -> StatusCause:
+    what, _, place = str(error).partition(" - at `$")
+    return StatusCause(CauseType.INVALID, part + place.removesuffix("`"), f"Invalid value: {what}")
 
 
 def _find_taken_back(spec: CredentialSpec, before: Object) -> Sequence[StatusCause]:

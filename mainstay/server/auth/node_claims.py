@@ -24,20 +24,7 @@ import msgspec
 
 from mainstay.api import times
 from mainstay.api.kind import Object
-
-
-class IssuedCertificate(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
-    """An item of `status.certificates` of a Credential."""
-
-    serial_number: str
-    key: str
-    """The digest of its public key."""
-    not_before: str
-    not_after: str
-    request: str = ""
-    """The CertificateSigningRequest that it answers."""
-    token: str = ""
-    """The id of the bootstrap token that asked for it, if one did."""
+from mainstay.api.kinds.credentials import IssuedCertificate
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,3 +127,24 @@ async def test_a_removed_node_joins_again_with_a_certificate_that_is_not_revoked
             found = a_certificate(answer.body)
             shown = as_peer("system:node:a", f"{found.serial_number:x}", found.not_valid_before_utc)
             assert index.is_revoked(shown) == expected
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"spec": "text"},
+        {"spec": {"revokedBefore": 5}},
+        {"spec": {"revokedBefore": "tomorrow"}},
+        {"spec": {"revokedSerialNumbers": [1]}},
+        {"spec": {"revokedSerialNumbers": ["xyz"]}},
+        {"spec": {"other": True}},
+        {"status": {"certificates": [{"serialNumber": "1"}]}},
+        {"status": {"certificates": {}}},
+    ],
+)
+async def test_a_credential_that_makes_no_sense_is_refused(sim: Simulation, changed: dict[str, Any]):
+    async with a_server(sim) as client:
+        await client.create(CREDENTIALS, {"metadata": {"name": "jane"}})
+        path = f"{CREDENTIALS}/jane/status" if "status" in changed else f"{CREDENTIALS}/jane"
+        answer = await client.ask("PUT", path, {"metadata": {"name": "jane"}, **changed})
+        assert answer.status == 422, answer
