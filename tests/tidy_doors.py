@@ -98,7 +98,10 @@ DOORS: Final = {
     # The API server: what speaks Kubernetes to the outside, over the store.
     "server": "data_dir_check process store_choice store_damage",
     # Authentication, authorization, and the certificates and tokens they rest on.
-    "server/auth": "authentication authorization certificates identities jwt kubeconfig tokens",
+    "server/auth": (
+        "authentication authorization bootstrap_tokens certificates identities jwt kubeconfig node_claims "
+        "request_signer tokens"
+    ),
     # Backups: all of a store at one revision in a file, and a store made from such a file.
     "server/backup": "contents data_dir directory_restore errors etcd_restore facts verification",
     # CustomResourceDefinitions: serve the kinds they define, keep their status, clean up after them.
@@ -124,7 +127,7 @@ DOORS: Final = {
         "owned patient placed policy_rollouts quotas recovery released reserved told watch_contract "
     ),
     # A simulated cluster: servers over one store, programs, machines, and the history of all that happened.
-    "sim/cluster": "history program_lifecycle recorded_cluster server_proxy world",
+    "sim/cluster": "authority history program_lifecycle recorded_cluster server_proxy world",
     # What a failing run gives: all of it made from its bundle (run_bundle.py), by making the run again.
     "sim/failure": "divergence frozen_server nearest_pass report rerun shrinker",
     # What can go wrong in a simulated cluster: one file for each fault.
@@ -196,7 +199,7 @@ INNER_DOORS: Final = {
     # Authentication, authorization, and the certificates and tokens they rest on.
     "server/auth": (
         "authorizers cleanup_restriction credential_service handlers issuer node_authorizer node_index "
-        "node_restriction request_signer shared_keys signing_point "
+        "node_restriction shared_keys signing_point "
     ),
     # Backups: all of a store at one revision in a file, and a store made from such a file.
     "server/backup": "pages unfinished",

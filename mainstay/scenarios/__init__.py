@@ -38,6 +38,7 @@ from mainstay.scenarios.late_commits import SCENARIO as LATE_COMMITS
 from mainstay.scenarios.late_create import SCENARIO as LATE_CREATE
 from mainstay.scenarios.leaders_and_clocks import SCENARIO as LEADERS_AND_CLOCKS
 from mainstay.scenarios.left_over import SCENARIO as LEFT_OVER
+from mainstay.scenarios.machines_join import SCENARIO as MACHINES_JOIN
 from mainstay.scenarios.missed_ticks import SCENARIO as MISSED_TICKS
 from mainstay.scenarios.missing_replica import SCENARIO as MISSING_REPLICA
 from mainstay.scenarios.namespace_goes import SCENARIO as NAMESPACE_GOES
@@ -130,6 +131,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         HALF_SAID,
         REPLACED_ONCE,
         LEFT_OVER,
+        MACHINES_JOIN,
         OWNERS_AND_DEPENDENTS,
         OWNERS_RESTORED,
         NAMESPACE_GOES,

@@ -31,6 +31,7 @@ from tests.twins import (
     image_pulls,
     intents,
     jobs,
+    joining,
     ledger,
     managed_fields,
     node_health,
@@ -66,6 +67,15 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("admission-policies", admission_policies.names_the_first_version_that_changed_a_write, "admission policies: "),
     ("admission-policies", admission_policies.validates_what_was_sent, "admission policies: "),
     ("admission-policies", admission_policies.runs_a_policy_again_for_its_own_change, "admission policies: "),
+    # H7: two machines join as one node
+    ("machines-join", joining.issues_whatever_became_of_the_record, "machines join: "),
+    ("machines-join", joining.looks_only_whether_the_node_is_there, "machines join: "),
+    ("machines-join", joining.replaces_a_machine_without_revoking_it, "machines join: "),
+    ("machines-join", joining.hears_of_no_revocation, "machines join: "),
+    ("machines-join", joining.forgets_revocations_when_it_restarts, "machines join: "),
+    ("machines-join", joining.revokes_what_is_issued_later, "machines join: "),
+    ("machines-join", joining.accepts_tokens_that_have_expired, "machines join: "),
+    ("machines-join", joining.signs_for_tokens_that_are_gone, "machines join: "),
     # F4, T2: images that are slow to come
     ("image-pulls", image_pulls.pulls_again_without_backing_off, "image pulls: "),
     ("image-pulls", image_pulls.counts_a_failed_pull_as_a_crash, "image pulls: "),

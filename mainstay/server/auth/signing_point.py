@@ -24,7 +24,7 @@ from mainstay.api import names, times
 from mainstay.api.errors import StatusError, forbidden, invalid, invalid_value
 from mainstay.api.kind import Object
 from mainstay.api.kinds.certificates import APPROVED, DECISIONS, FAILED, find_condition
-from mainstay.api.kinds.credentials import CREDENTIAL
+from mainstay.api.kinds.credentials import CREDENTIAL, IssuedCertificate
 from mainstay.api.signer_names import CLIENT_SIGNER, NODE_CLIENT_SIGNER
 from mainstay.env import Env
 from mainstay.server.auth.authorization import AccessAttributes, Authorizers, User, agent_in
@@ -34,7 +34,6 @@ from mainstay.server.auth.node_claims import (
     AdministratorClaim,
     Claimant,
     ClaimRefused,
-    IssuedCertificate,
     KnownCredential,
     NodeClaim,
     TokenClaim,

@@ -16,13 +16,11 @@ Each program is on a host of its own name and has a token of its own, so everybo
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import Context
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
-
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from mainstay.agent.agent import Agent
 from mainstay.agent.fleet import PretendSettings, build_settings
@@ -33,21 +31,19 @@ from mainstay.client.client import Client
 from mainstay.client.config import Config
 from mainstay.client.limits import ClientLimits
 from mainstay.env import Env, tasks
-from mainstay.http.messages import Request
 from mainstay.http.server import HttpServer
 from mainstay.journal.memory_journal import MemoryJournal
 from mainstay.journal.record import DecisionRecord
 from mainstay.server.auth import identities
-from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.authorization import MASTERS, User, add_authenticated
-from mainstay.server.auth.jwt import SigningKey
-from mainstay.server.auth.tokens import AUDIENCE, Accepted, AccountTokens, TokenRejected
 from mainstay.server.backup.contents import BackupContents, select_entries
 from mainstay.server.backup.directory_restore import find_next_revision
 from mainstay.server.decisions.journal import ServerJournal, in_memory
 from mainstay.server.request.app import Api
 from mainstay.server.request.metrics import Metrics
 from mainstay.server.request.pipeline import PipelineOptions
+from mainstay.sim.cluster.authority import NO_AUTHORITY, ClusterAuthority
+from mainstay.sim.cluster.badges import WorldAuthenticator
 from mainstay.sim.cluster.history import (
     Event,
     FaultInjected,
@@ -83,8 +79,6 @@ BOOT_WITHIN: Final = timedelta(minutes=5)
 CALM: Final = timedelta(seconds=10)
 START_AGAIN_AFTER: Final = timedelta(seconds=1)
 # Of all servers of all worlds, and it repeats itself: runs with one seed have equal tokens.
-_SIGNING_KEY: Final = SigningKey(ec.derive_private_key(1, ec.SECP256R1()), is_repeatable=True)
-_BEARER: Final = "Bearer "
 
 
 class NotQuiet(SimulationError):
@@ -110,6 +104,8 @@ class World:
         """Programs that faults of one's own do not hit: they are part of the test, and not under test."""
         self.restores = 0
         """How often the store was put back."""
+        self.authority = NO_AUTHORITY
+        """What the servers sign with. Before the world boots."""
         self.are_states_published = False
         """Whether each server keeps its ComponentState. Set before the world boots."""
         self.lost: dict[str, None] = {}
@@ -342,9 +338,9 @@ class World:
         """What the process of an API server does (compare server/process.py)."""
         await self._host.is_open.wait()
         port = self.ports[name] = StoreProxy(self._host.process, self.faults.committing)
-        authenticator = _Badges(self._users, AccountTokens(_SIGNING_KEY, port, env))
+        authenticator = WorldAuthenticator(self._users, port, env)
         journal = None if self.journal is None else in_memory(self.journal, port, env.clock)
-        api = await _started(port, env, authenticator, journal)
+        api = await _started(port, env, authenticator, journal, self.authority)
         if self.are_states_published:
             api.publish_state(name)
         gate = ServerProxy(name, api.answer, api.registry, self._users, self.history, self.faults, self.sim.loop)
@@ -380,32 +376,23 @@ class World:
         return "\n".join(f"  {event}" for event, _ in zip(writes, range(count), strict=False))
 
 
-async def _started(port: StoreProxy, env: Env, authenticator: Authenticator, journal: ServerJournal | None) -> Api:
+async def _started(
+    port: StoreProxy,
+    env: Env,
+    authenticator: WorldAuthenticator,
+    journal: ServerJournal | None,
+    authority: ClusterAuthority,
+) -> Api:
     """If the store does not let it start, it is started again, as a supervisor would."""
     metrics = Metrics(env.clock)
     if journal is not None:
         metrics.more(journal.counts.collect)
     while True:
         try:
-            return await Api.start(port, env, authenticator, journal=journal, options=PipelineOptions(metrics))
+            options = PipelineOptions(metrics)
+            return await Api.start(port, env, authenticator, journal=journal, options=options, authority=authority)
         except StoreError:
             await tasks.sleep(START_AGAIN_AFTER)
-
-
-class _Badges(Authenticator):
-    """Knows the programs of a world, also those that are added later."""
-
-    def __init__(self, users: Mapping[str, User], accounts: AccountTokens) -> None:
-        super().__init__({}, accounts)
-        self._programs = users
-
-    def learning(self, request: Request) -> Awaitable[None] | None:
-        token = (request.headers.get("authorization") or "").removeprefix(_BEARER)
-        return None if token in self._programs else super().learning(request)
-
-    def review(self, token: str, audiences: Sequence[str] = ()) -> Accepted | TokenRejected:
-        user = self._programs.get(token)
-        return super().review(token, audiences) if user is None else Accepted(user, (AUDIENCE,))
 
 
 def _build_event(now_ns: int, program: Program, step: ProgramStep) -> Event:

@@ -1,16 +1,13 @@
 """An authority for tests, and machines that ask it for certificates. All keys come from a seed: runs are equal."""
 
-import hashlib
 from base64 import b64decode, b64encode
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.x509.oid import NameOID
 
-from mainstay.server.auth.request_signer import AuthoritySigner, ClusterAuthority
+from mainstay.sim.cluster.authority import build_authority, build_key
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 CREDENTIALS = "/apis/mainstay.dev/v1/credentials"
@@ -19,24 +16,8 @@ NODE_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 CLIENT = "kubernetes.io/kube-apiserver-client"
 
 
-def a_key(seed: str) -> ed25519.Ed25519PrivateKey:
-    return ed25519.Ed25519PrivateKey.from_private_bytes(hashlib.sha256(seed.encode()).digest())
-
-
-def an_authority(lifetime: timedelta = timedelta(days=365)) -> ClusterAuthority:
-    key = a_key("authority")
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
-    builder = x509.CertificateBuilder(
-        issuer_name=name,
-        subject_name=name,
-        public_key=key.public_key(),
-        serial_number=1,
-        not_valid_before=datetime(2000, 1, 1, tzinfo=UTC),
-        not_valid_after=datetime(2100, 1, 1, tzinfo=UTC),
-    )
-    certificate = builder.sign(key, None)
-    pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
-    return ClusterAuthority(pem, AuthoritySigner(certificate, key, lifetime))
+a_key = build_key
+an_authority = build_authority
 
 
 def a_signing_request(user: str, groups: tuple[str, ...], machine: str, names: tuple[str, ...] = ()) -> str:

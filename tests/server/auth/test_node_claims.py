@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from mainstay.api.kinds.credentials import IssuedCertificate
 from mainstay.server.auth.node_claims import (
     NO_CREDENTIAL,
     AdministratorClaim,
@@ -11,7 +12,6 @@ from mainstay.server.auth.node_claims import (
     ClaimGranted,
     ClaimRefusal,
     ClaimRefused,
-    IssuedCertificate,
     KnownCredential,
     NodeClaim,
     TokenClaim,
