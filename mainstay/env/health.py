@@ -48,10 +48,6 @@ Check = Callable[[], str]
 """Says why it is unhealthy. Empty: it is healthy."""
 
 
-class NoRestartHelps(Exception):
-    """Raised by a vital task that ends for a reason that a restart does not cure: the process stays, not ready."""
-
-
 @dataclass(frozen=True, slots=True)
 class _NamedCheck:
     ask: Check | RemoteCheck
@@ -68,8 +64,6 @@ class Health:
         self._running: dict[str, int] = {}
         self._ended: dict[str, str] = {}
         """Why each vital task has ended that should not have."""
-        self._lasting: dict[str, str] = {}
-        """The same, where a restart does not help."""
         self._has_failed = asyncio.Event()
         self._is_stopping = False
         self.loop_watch: LoopWatch | None = None
@@ -97,16 +91,15 @@ class Health:
 
     def names(self, *, live_only: bool = False) -> list[str]:
         named = [name for name, check in self._checks.items() if check.is_live or not live_only]
-        vital = dict.fromkeys((*self._running, *self._ended, *self._lasting))
-        return [*named, *(TASK_PREFIX + name for name in vital if not (live_only and name in self._lasting))]
+        return [*named, *(TASK_PREFIX + name for name in dict.fromkeys((*self._running, *self._ended)))]
 
     async def check(self, name: str) -> CheckResult:
         """Raises `KeyError` if there is no such check."""
         if name.startswith(TASK_PREFIX):
             task = name.removeprefix(TASK_PREFIX)
-            if not any(task in known for known in (self._running, self._ended, self._lasting)):
+            if task not in self._running and task not in self._ended:
                 raise KeyError(name)
-            return CheckResult(name, self._ended.get(task) or self._lasting.get(task, ""))
+            return CheckResult(name, self._ended.get(task, ""))
         ask = self._checks[name].ask
         if isinstance(ask, RemoteCheck):
             return CheckResult(name, await ask.find_problem())
@@ -178,11 +171,6 @@ class Health:
         _logger.critical("vital task %s ended: %s", name, why)
         self._ended.setdefault(name, why)
         self._has_failed.set()
-
-    def note_lasting_failure(self, name: str, why: str) -> None:
-        self.note_stop(name)
-        _logger.error("vital task %s ended, and no restart helps: %s", name, why)
-        self._lasting.setdefault(name, why)
 
 
 _current: ContextVar[Health] = ContextVar("mainstay.health")

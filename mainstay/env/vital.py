@@ -6,8 +6,7 @@ task ended and why, the check `task/NAME` of its health fails, and it exits, so 
 (`Health.failed`, asked by what runs the process). Spawn every such loop here; tests/test_tidy.py finds those that
 are not.
 
-Cancelling a task is how it is stopped, and no failure. A task that ends for a reason that a restart does not cure
-raises `NoRestartHelps`: then the process stays, and is not ready.
+Cancelling a task is how it is stopped, and no failure.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from mainstay.env import tasks
-from mainstay.env.health import Health, NoRestartHelps, find_current
+from mainstay.env.health import Health, find_current
 
 
 def spawn(work: Coroutine[Any, Any, None], *, name: str, may_end: bool = False) -> asyncio.Task[None]:
@@ -24,16 +23,14 @@ def spawn(work: Coroutine[Any, Any, None], *, name: str, may_end: bool = False) 
     if health is None:
         return tasks.spawn(work, name=name)
     health.note_start(name)
-    task = tasks.spawn(work, name=name, expected=NoRestartHelps)
+    task = tasks.spawn(work, name=name)
     task.add_done_callback(lambda ended: _note_end(ended, name, health, may_end))
     return task
 
 
 def _note_end(task: asyncio.Task[None], name: str, health: Health, may_end: bool) -> None:
     error = None if task.cancelled() else task.exception()
-    if isinstance(error, NoRestartHelps):
-        health.note_lasting_failure(name, str(error))
-    elif error is not None:
+    if error is not None:
         health.note_failure(name, str(error) or repr(error))
     elif task.cancelled() or may_end:
         health.note_stop(name)

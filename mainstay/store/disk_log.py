@@ -139,8 +139,7 @@ class DiskLog:
         if self._size < len(data):
             self._disk.truncate(FILE, self._size)
             self._disk.sync(FILE)
-        if self._chain.head != acknowledged:
-            self._mark.settle(self._chain.head)  # The last frame was durable, but was not acknowledged.
+        self._mark.settle(acknowledged, self._chain.head)  # The last frame may be durable without being acknowledged.
         if sum(map(len, rows.values())) < self._size // 2:
             # It only saves room: a disk without any must not keep the log from being opened.
             with contextlib.suppress(StorageFull):

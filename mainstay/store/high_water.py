@@ -62,12 +62,12 @@ class HighWaterFile:
         self._is_whole = len(data) == 2 * SLOT_BYTES
         return newest
 
-    def settle(self, mark: HighWater) -> None:
-        """The log was read, and ends here: let the file say so. Raises `DiskFull`, `OSError`."""
-        if self._is_whole:
-            self.write(mark)
-        else:
+    def settle(self, found: HighWater | None, mark: HighWater) -> None:
+        """The log was read, and ends here: let the file say so, in which `found` was. Raises `DiskFull`, `OSError`."""
+        if not self._is_whole:
             self.create(mark)
+        elif found != mark:
+            self.write(mark)
 
     def write(self, mark: HighWater) -> None:
         """Durable when it returns. Raises `OSError`, `DiskFull`: then it is unknown which of the two marks is there."""

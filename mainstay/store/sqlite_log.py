@@ -166,8 +166,8 @@ class SqliteLog:
             raise Corrupt(fault)
         if found < FORMAT:
             self._upgrade(connection, chain)
-        elif chain.head != acknowledged:
-            self._mark.settle(chain.head)  # The last group was durable, but was not acknowledged.
+        else:
+            self._mark.settle(acknowledged, chain.head)  # The last group may be durable without being acknowledged.
         self._chain = chain
         return Recovered(anchor.compacted, rows)
 

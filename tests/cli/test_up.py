@@ -25,10 +25,12 @@ import pytest
 from mainstay.cli import status
 from mainstay.cli.exits import Exit
 from mainstay.cli.main import run
+from mainstay.env import tasks
 from mainstay.env.process_search import marked
 from mainstay.supervisor.machine import MARK
 from tests.chaos.cluster import processes_of
 from tests.processes import eventually
+from tests.store.test_sqlite import make
 
 pytestmark = pytest.mark.slow
 
@@ -244,6 +246,18 @@ def test_a_component_that_does_not_start_is_shown_with_what_it_says_and_all_is_s
     assert done.returncode == Exit.ERROR
     assert "server failed to start 3 times" in done.stderr
     assert str(up.directory / "store") in done.stderr
+    assert up.processes() == []
+
+
+def test_a_damaged_store_is_said_once_and_not_tried_again(up):
+    tasks.run(make(up.directory / "store", 5))
+    (up.directory / "store" / "store.mark").unlink()
+
+    done = up.mainstay("up", "--nodes=0", "--port=0")
+
+    assert done.returncode == Exit.ERROR
+    assert "server failed to start once" in done.stderr
+    assert f"mainstay store verify --data-dir {up.directory}" in done.stderr
     assert up.processes() == []
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mainstay.env import tasks, vital
 from mainstay.env.failed_objects import FailedObjects
-from mainstay.env.health import Health, NoRestartHelps
+from mainstay.env.health import Health
 from mainstay.env.invariants import BrokenInvariant, broken
 from mainstay.sim.simulation import Simulation
 from tests.server.test_invariants import collect_failures
@@ -24,10 +24,6 @@ async def fail() -> None:
 
 async def end() -> None:
     await tasks.sleep(timedelta(seconds=1))
-
-
-async def end_for_good() -> None:
-    raise NoRestartHelps("the journal is ahead")
 
 
 async def problems(health: Health, *, live_only: bool) -> dict[str, str]:
@@ -67,16 +63,17 @@ async def test_a_vital_task_that_returns_has_failed_unless_it_may(sim: Simulatio
     assert await problems(health, live_only=True) == {"task/feed": "it returned"}
 
 
-async def test_a_task_that_no_restart_helps_makes_the_process_unready_and_no_more(sim: Simulation):
+async def test_a_warning_is_told_and_fails_nothing(sim: Simulation):
     health = Health(sim.env("process").clock)
-    with health.active():
-        task = vital.spawn(end_for_good(), name="journal")
-    with pytest.raises(TimeoutError):
-        async with tasks.timeout(timedelta(hours=1)):
-            await health.failed()
-    assert await problems(health, live_only=True) == {}
-    assert await problems(health, live_only=False) == {"task/journal": "the journal is ahead"}
-    await tasks.stop(task)
+    said = [""]
+    health.add_warning("journal", lambda: said[0])
+    assert health.find_warnings() == []
+    said[0] = "a segment is missing"
+
+    assert [(each.name, each.problem) for each in health.find_warnings()] == [("journal", "a segment is missing")]
+    assert await problems(health, live_only=False) == {}
+    assert [each.name for each in await health._tell(live_only=False)] == ["warning/journal"]
+    assert await health._tell(live_only=True) == []
 
 
 async def test_what_a_vital_task_spawns_belongs_to_the_same_process(sim: Simulation):
