@@ -114,6 +114,7 @@ def test_sqlite_backed_up_under_load_is_restored_elsewhere_object_by_object(tmp_
         succeeded(mainstay("restore", str(file), "--data-dir", str(other.data_dir), "--replace"))
         other.start()
         succeeded(mainstay("backup", str(again), "--force", kubeconfig=other.kubeconfig))
+        assert "no damage" in succeeded(mainstay("store", "verify", kubeconfig=other.kubeconfig))
 
     assert objects(list(read_contents(again).entries)) == objects(list(read_contents(file).entries))
 
@@ -131,8 +132,10 @@ def test_etcd_backed_up_under_load_is_restored_into_another_etcd(tmp_path: Path)
         assert "has objects already" in refused.stderr
         succeeded(mainstay("restore", str(file), "--etcd", url, "--replace"))
         assert len(list(tmp_path.glob("cluster.backup.replaced-*"))) == 1
-        with ServerProcess(f"--store=etcd={url}") as server:
+        # Another machine, without the keys of the cluster.
+        with ServerProcess(f"--store=etcd={url}", "--replace-keys") as server:
             succeeded(mainstay("backup", str(again), kubeconfig=server.kubeconfig))
+            assert "no damage" in succeeded(mainstay("store", "verify", kubeconfig=server.kubeconfig))
 
     expected = {key: entry.value for key, entry in objects(list(read_contents(file).entries)).items()}
     assert {key: entry.value for key, entry in objects(list(read_contents(again).entries)).items()} == expected
