@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from mainstay.api.errors import StatusError
-from mainstay.env import tasks
+from mainstay.env import Chance, tasks
 from mainstay.http.messages import Headers, Peer, Request, Response
 from mainstay.server.auth.authentication import Authenticator
 from mainstay.server.auth.revocation import Revocations
 from mainstay.server.request.app import Api
 from mainstay.sim.simulation import Simulation
 from mainstay.store import open_memory
+from mainstay.store.etcd import EtcdStore
 from tests.server.auth.authority import (
     CREDENTIALS,
     REQUESTS,
@@ -26,6 +27,7 @@ from tests.server.auth.authority import (
     an_authority,
 )
 from tests.server.world import a_server
+from tests.store.fake_etcd import FakeEtcd
 
 NODE = "system:node:worker-1"
 TOKEN = "Bearer abcdef.0123456789abcdef"
@@ -148,3 +150,25 @@ async def test_a_credential_that_makes_no_sense_is_refused(sim: Simulation, chan
         path = f"{CREDENTIALS}/jane/status" if "status" in changed else f"{CREDENTIALS}/jane"
         answer = await client.ask("PUT", path, {"metadata": {"name": "jane"}, **changed})
         assert answer.status == 422, answer
+
+
+async def test_a_revocation_reaches_the_other_servers_of_one_etcd(sim: Simulation):
+    etcd = FakeEtcd()
+    apis, authenticators = [], []
+    for name in ("first", "second"):
+        store = EtcdStore(etcd.client(), chance=Chance(name.encode()))
+        authenticators.append(Authenticator({}))
+        apis.append(await Api.start(store, sim.env(name), authenticators[-1]))
+    now = sim.env("first").clock.wall()
+    node = as_peer(NODE, "2", now - timedelta(hours=1), ("system:nodes",))
+    assert not any(each.revocations.is_revoked(node) for each in authenticators)
+    admin = as_peer("root", "1", now, ("system:masters",))
+    body = msgspec.json.encode({"metadata": {"name": NODE}, "spec": {"revokedBefore": "2099-01-01T00:00:00Z"}})
+    headers = Headers([("content-type", "application/json"), ("content-length", str(len(body)))])
+    answer = apis[0].answer(Request("POST", CREDENTIALS, CREDENTIALS, "", headers, body, Peer("10.0.0.1", 1, admin)))
+    assert isinstance(answer, Awaitable)
+    await answer
+    await tasks.sleep(timedelta(seconds=2))
+    assert all(each.revocations.is_revoked(node) for each in authenticators)
+    for api in apis:
+        await api.stop()
