@@ -32,7 +32,7 @@ SERIAL_BITS: Final = 159
 SIGNERS: Final = (CLIENT_SIGNER, NODE_CLIENT_SIGNER, NODE_SERVING_SIGNER)
 
 _RSA_BITS_MIN: Final = 2048
-_RESERVED_USER: Final = "system:"
+_RESERVED: Final = "system:"
 _KEY_USAGES: Final = {"digital signature", "key encipherment"}
 _PURPOSES: Final = {CLIENT_SIGNER: "client auth", NODE_CLIENT_SIGNER: "client auth", NODE_SERVING_SIGNER: "server auth"}
 _PURPOSE_IDS: Final = {"client auth": ExtendedKeyUsageOID.CLIENT_AUTH, "server auth": ExtendedKeyUsageOID.SERVER_AUTH}
@@ -130,8 +130,9 @@ def find_problem(signer: str, request: ParsedRequest, usages: Sequence[str]) -> 
 def _find_client_problem(request: ParsedRequest) -> str:
     if MASTERS in request.groups:
         return f"the group {MASTERS} is not allowed: a certificate cannot be taken out of it"
-    if NODES in request.groups or request.user.startswith(_RESERVED_USER):
-        return f"users {_RESERVED_USER}… are parts of the cluster: this signer does not sign for them"
+    # Agents know API servers by such a group, and roles are bound to others.
+    if any(name.startswith(_RESERVED) for name in (request.user, *request.groups)):
+        return f"users and groups {_RESERVED}… are parts of the cluster: this signer does not sign for them"
     return ""
 
 

@@ -159,6 +159,7 @@ async def test_another_request_waits_for_an_administrator(sim: Simulation):
     ("user", "groups", "signer", "problem"),
     [
         ("jane", ("system:masters",), CLIENT, "system:masters is not allowed"),
+        ("jane", ("system:mainstay:servers",), CLIENT, "users and groups system:… are parts of the cluster"),
         ("system:kube-scheduler", (), CLIENT, "parts of the cluster"),
         ("worker-2", ("system:nodes",), NODE_CLIENT, "does not begin with system:node:"),
         ("system:node:worker-2", ("devs",), NODE_CLIENT, "organization is not system:nodes"),
