@@ -87,10 +87,15 @@ class ClaimRefusal(StrEnum):
     """Why not. Shown to users: only add."""
 
     OTHER_NODE = "TokenForOtherNode"
+    """The bootstrap token is for another node."""
     TOKEN_USED = "TokenUsed"
+    """Another machine has joined as this node with the token, which replaces a machine once."""
     NODE_EXISTS = "NodeExists"
+    """There is a Node of this name, and the token is for new nodes."""
     NAME_TAKEN = "NameTaken"
+    """Another machine has a valid certificate of this node."""
     REVOKED = "CredentialRevoked"
+    """The node asks for a new certificate, and its credential was revoked."""
 
 
 @dataclass(frozen=True, slots=True)
