@@ -115,7 +115,7 @@ DOORS: Final = {
     # The request chain: from HTTP to a verb on a kind, and from its outcome back to an answer.
     "server/request": "app context metrics pipeline served_kinds target",
     # Objects in the store: reads, writes, admission, and what is committed together with a write.
-    "server/storage": "compaction keyspace stored",
+    "server/storage": "compaction key_rotation keyspace stored",
     # Watches: one feed from the store, windows per kind, and a session per client.
     "server/watch": "session",
     # Runs Mainstay, or any asyncio program, in virtual time with seeded chance: the same seed gives the same run.
@@ -223,7 +223,7 @@ INNER_DOORS: Final = {
     "server/services": "addresses api_service",
     # Objects in the store: reads, writes, admission, and what is committed together with a write.
     "server/storage": (
-        "account_admission commit_points committer default_objects epochs first_namespaces key_rotation "
+        "account_admission commit_points committer default_objects epochs first_namespaces "
         "metadata namespace_contents object_storage operations read_handlers reads selection shared_writes "
         "store_errors strategies sums terms transact write_context writes "
     ),

@@ -33,6 +33,7 @@ from mainstay.scenarios.held_controller import SCENARIO as HELD_CONTROLLER
 from mainstay.scenarios.held_rollout import SCENARIO as HELD_ROLLOUT
 from mainstay.scenarios.image_pulls import SCENARIO as IMAGE_PULLS
 from mainstay.scenarios.job_of_the_same_name import SCENARIO as JOB_OF_THE_SAME_NAME
+from mainstay.scenarios.keys_rotate import SCENARIO as KEYS_ROTATE
 from mainstay.scenarios.last_of_its_zone import SCENARIO as LAST_OF_ITS_ZONE
 from mainstay.scenarios.late_commits import SCENARIO as LATE_COMMITS
 from mainstay.scenarios.late_create import SCENARIO as LATE_CREATE
@@ -154,6 +155,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         PUT_BACK_AGAIN,
         BACKUP_RESTORED,
         POWER_FAILS,
+        KEYS_ROTATE,
         DAMAGED_LOG,
         TWO_BUILDS,
         PENDING_AFTER_ROLLBACK,

@@ -21,6 +21,7 @@ from tests.twins import (
     catalogue,
     cleanup,
     database,
+    encryption,
     evidence,
     explaining,
     faults,
@@ -323,6 +324,8 @@ TWINS: list[tuple[str, Twin, str | tuple[str, ...]]] = [
     ("power-fails", faults.does_not_sync, "a fault failed (power is back): Corrupt: the log ends at revision "),
     ("power-fails", faults.acknowledges_what_did_not_fit, "a fault failed (power is back): Corrupt: "),
     ("power-fails", faults.leaves_half_a_frame_behind, "a fault failed (power is back): Corrupt: "),
+    # Encryption keys are rotated
+    ("keys-rotate", encryption.writes_back_whatever_it_has_read, "keys rotate: sealing "),
     # A disk that damages what was written to it
     ("damaged-log", store.does_not_compare_with_the_mark, "acknowledged writes: the store reopened at revision "),
     ("damaged-log", store.acknowledges_before_the_mark, "acknowledged writes: the store reopened at revision "),

@@ -11,7 +11,7 @@ is back.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from datetime import timedelta
 from typing import Final
@@ -35,6 +35,7 @@ from mainstay.store.errors import OutcomeUnknown
 from mainstay.store.interface import Entry
 from mainstay.store.local import LocalStore
 from mainstay.store.log import Log, LogRow, MemoryLog, Recovered
+from mainstay.store.sealer import PLAIN, Sealer
 
 STORE: Final = "store"
 HEARTBEATS: Final = (INTERNAL_PREFIX, "coordination.k8s.io/leases/", "mainstay.dev/componentstates/")
@@ -70,6 +71,8 @@ class StoreLifecycle:
 
     def __init__(self, sim: Simulation, history: History, journal: MemoryJournal | None, *, has_disk: bool) -> None:
         self.has_disk = has_disk
+        self.make_sealer: Callable[[], Sealer] = lambda: PLAIN
+        """Of each opening, for what is written to the disk."""
         self.is_open = asyncio.Event()
         self.rows: tuple[LogRow, ...] = ()
         """What it begins with. Only a store without a disk."""
@@ -168,7 +171,7 @@ class StoreLifecycle:
         if not self.has_disk:
             return KeptLog(self.rows)
         self._sim.env(STORE)  # If it has lost power: from now on its disk is what has survived.
-        return DiskLog(self.disk)
+        return DiskLog(self.disk, self.make_sealer())
 
     async def _open(self, log: Log) -> None:
         process = SimProcess(STORE, self._sim.network.host(STORE))

@@ -69,6 +69,7 @@ from mainstay.store.interface import Check, TransactionRefused, Write
 from mainstay.store.interface import Committed as Done
 from mainstay.store.local import LocalStore
 from mainstay.store.log import LogRow
+from mainstay.store.sealer import PLAIN, Sealer
 
 __all__ = ["HEARTBEATS", "STORE", "KeptLog", "NotQuiet", "World"]
 
@@ -222,9 +223,11 @@ class World:
             raise SimulationError("a store with a disk starts with the content of the disk")
         self._host.rows = tuple(rows)
 
-    def store_on_disk(self) -> None:
-        """Give the store a disk, on which faults may happen. Before the world boots."""
+    def store_on_disk(self, make_sealer: Callable[[], Sealer] = lambda: PLAIN) -> None:
+        """Give the store a disk, on which faults may happen. Before the world boots. Each opening of the store makes
+        the sealer for what it writes."""
         self._host.has_disk = True
+        self._host.make_sealer = make_sealer
 
     # Running it.
 
