@@ -94,7 +94,7 @@ def _check_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
 @etcd_options
 @click.option("--encryption-key-file", type=_FILE, multiple=True, metavar="FILE", help="Keys that seal Secrets at rest")
 @click.option("--encryption-key-command", default="", metavar="CMD", help="Program that prints these keys")
-@click.option("--replace-keys", is_flag=True, help="Use this CA and token key although other servers had others")
+@click.option("--replace-keys", is_flag=True, help="Replace the CA and keys of other servers")
 @click.option("--token-file", type=_FILE, metavar="CSV", help="Users with static bearer tokens")
 @click.option("--tls-cert", type=_FILE, metavar="FILE", help="Serving certificate  [default: self-made]")
 @click.option("--tls-key", type=_FILE, metavar="FILE", help="Key of --tls-cert")

@@ -151,9 +151,10 @@ def test_a_reader_may_stop_reading(mainstay: Mainstay):
     with mainstay.running("get", "all,cm,secrets,nodes,pods", "-A", "-o", "yaml") as process:
         assert process.stdout is not None
         process.stdout.close()
-        assert process.wait(LIMIT_S) in (Exit.SATISFIED, Exit.ERROR)
+        # It may have been done by then.
+        assert process.wait(LIMIT_S) in (Exit.SATISFIED, Exit.PIPE_CLOSED)
         assert process.stderr is not None
-        assert "Traceback" not in process.stderr.read()
+        assert process.stderr.read() == ""
 
 
 def test_the_log_of_a_pod_that_runs_nowhere_is_refused_with_the_reason(mainstay: Mainstay):

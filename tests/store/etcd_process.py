@@ -154,8 +154,9 @@ def an_etcd_cluster(size: int) -> Iterator[list[EtcdProcess]]:
 
 
 @cache
-def shared_etcd() -> EtcdProcess:
-    """The one etcd of this test process. Under pytest-xdist, each worker has its own."""
+def shared_etcd(*, is_compacted: bool = True) -> EtcdProcess:
+    """The one etcd of this test process, whose history some tests compact; or another one, where none may. Under
+    pytest-xdist, each worker has its own."""
     etcd = EtcdProcess()
     atexit.register(etcd.stop)
     etcd.start()

@@ -259,7 +259,7 @@ def test_a_replica_set_can_be_a_target():
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
-        ({}, "spec"),
+        ({}, "spec.target"),
         ({"target": {"kind": "Job", "name": "web"}, "objectives": []}, "spec.target.kind"),
         ({"target": {"kind": "Deployment", "name": "web"}, "objectives": []}, "spec.objectives"),
         (

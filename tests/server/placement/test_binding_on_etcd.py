@@ -31,9 +31,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.real_loop, needs("etcd")]
 @asynccontextmanager
 async def two_servers(tmp_path) -> AsyncIterator[tuple[list[Client], Store]]:
     """On one etcd; and a store through which to look at what they have done."""
-    prefix = unique_prefix()
+    prefix, endpoint = unique_prefix(), shared_etcd(is_compacted=False).endpoint
     async with AsyncExitStack() as stack:
-        stores = [await open_etcd([shared_etcd().endpoint], prefix, chance=Chance(b"%d" % n)) for n in range(3)]
+        stores = [await open_etcd([endpoint], prefix, chance=Chance(b"%d" % n)) for n in range(3)]
         for store in stores:
             stack.push_async_callback(store.close)
         session = await stack.enter_async_context(aiohttp.ClientSession())
