@@ -252,7 +252,6 @@ class ServerProcess:
         metrics = Metrics(env.clock, process=True)
         opening = StoreOpening(options.data_dir, env, self.health, metrics, closing)
         store = self._store = await opening.open(options.store, options.encryption)
-        await require_shared_keys(store, certificates.authority, signing_key.name, replaces=options.replaces_keys)
         authenticator = Authenticator.for_store(tokens, signing_key, store, env)
         audit = await self._open_audit(authenticator)
         watch = self.health.watch_loop()
@@ -262,7 +261,8 @@ class ServerProcess:
         if audit is not None:
             metrics.counter("apiserver_audit_event_total", "Lines written to the audit log.", audit.count_written)
             metrics.counter("apiserver_audit_error_total", "Lines that could not be.", audit.count_dropped)
-        journal = await self._open_journal(store, metrics)
+        journal = await self._open_journal(store, metrics)  # Before the first write, so that it has all of them.
+        await require_shared_keys(store, certificates.authority, signing_key.name, replaces=options.replaces_keys)
         compacting = vital.spawn(compact_regularly(store, env.clock, self._release_memory), name="store-compaction")
         closing.push_async_callback(tasks.stop, compacting)
         connector = Connector(_shown_to_agents(certificates), is_plain_allowed=tls is None)
