@@ -36,7 +36,7 @@ def here() -> RunResult:
 # The same seed
 
 
-@pytest.mark.parametrize("seeds", [[1], pytest.param([2, 3], marks=pytest.mark.deep)], ids=["first", "more"])
+@pytest.mark.parametrize("seeds", [[1], pytest.param([2], marks=pytest.mark.deep)], ids=["first", "more"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_scenario_passes(name: str, seeds: list[int]):  # `make sim-long` has thousands.
     results = list(run_many(SCENARIOS[name], seeds, jobs=2))
