@@ -3,7 +3,7 @@
 The store gives the same revisions to other changes now, so that what the journal has after them is another history, and
 nothing can be recorded on top of it. Its files are set aside: they get the prefix `former-N.`, under which no reader
 takes them for the present history, and a new one is begun. Every answer says so for as long as they are there. To read
-them, copy them elsewhere without the prefix (`mainstay … --journal DIR`); delete them when nobody needs them.
+them, copy them elsewhere without the prefix (`mainstay … --journal DIR`); delete them when they are not needed.
 
 The newest file of the history goes last: if this is cut short, the journal is still ahead, and it is done again.
 """

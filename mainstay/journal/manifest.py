@@ -1,6 +1,6 @@
 """The manifest of a series: which of its segments are there, so that one that is gone is noticed.
 
-A file that lists the numbers of all segments, written anew and synced when one is begun, and before one is removed. It
+A file that lists the numbers of all segments, rewritten and synced when one is begun, and before one is removed. It
 is not a part of what it lists: without it, or if it is damaged, nothing is expected. If it cannot be written, on a full
 disk for example, it is removed instead, which needs no room: a list that is out of date would raise false alarms.
 

@@ -68,7 +68,7 @@ class Log(Protocol):
 
     async def fill(self, compacted: int, rows: Sequence[LogRow]) -> None:
         """Give an empty log, once opened, what another store had: rows in ascending order, all up to the revision that
-        it is compacted to from now on. All or none; raises as `append` does. Close it then, and open it anew."""
+        it is compacted to from now on. All or none; raises as `append` does. Close it then, and open it again."""
 
     async def scrub(self) -> None:
         """Leave nothing where the log is kept of what it no longer holds. Raises as `append` does; nothing is lost."""

@@ -249,7 +249,7 @@ class SqliteLog:
         self._acknowledge(HighWater(compacted, anchor.chain))
 
     def _scrub(self) -> None:
-        # Also what is free inside pages: only a database that is written anew has nothing there. The old pages are gone
+        # Also what is free inside pages: only a database that is rewritten has nothing there. The old pages are gone
         # when the write-ahead file has been moved into it.
         self._execute("VACUUM")
         self._execute("PRAGMA wal_checkpoint(TRUNCATE)")

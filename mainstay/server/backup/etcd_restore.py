@@ -4,7 +4,7 @@ etcd gives its own revisions, so resource versions change, and 3.4 cannot be mad
 another etcd, programs with caches of their own must be restarted (docs/guides/backup.md). Entries are written in the
 order of their revisions, and what refers to revisions is left out or reset (contents.py). What is replaced is saved in
 a backup first. A key in the store (`RESTORING`) keeps servers from starting until all is done; a restore that was cut
-short is run again, and begins anew.
+short is run again, from its beginning.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Sequence

@@ -5,7 +5,7 @@ gets a new revision, as in Kubernetes, and a writer that is faster has sealed it
 so at the same time.
 
 The store's history still holds the old values until it is compacted, which is a few minutes later, and a local store
-the space that they were in: that is made anew (`LocalStore.scrub`). Then a record in the store says that nothing needs
+the space that they were in: that is rewritten (`LocalStore.scrub`). Then a record in the store says that nothing needs
 the other keys any more. With etcd, the files of its members are the operator's to clean (`etcdctl defrag`).
 """
 

@@ -262,7 +262,7 @@ class GrpcEtcdKv:
         raise EtcdNotSent(f"no connection to etcd at {addresses}: {failure}{hint}")
 
     async def _take_up_certificates(self, endpoint: _Endpoint) -> None:
-        """Make the channel anew if files of TLS have changed: gRPC reads them only once."""
+        """Replace the channel if files of TLS have changed: gRPC reads them only once."""
         if self._access.tls is None:
             return
         try:
